@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT))
 
 from mlflow_l3d import genai  # noqa: E402
 from mlflow_l3d.parameters.declaration import Parameter, Parameters  # noqa: E402
-from mlflow_l3d.parameters.values import Number, Registered, Whole  # noqa: E402
+from mlflow_l3d.parameters.values import Choice, Number, Whole  # noqa: E402
 from mlflow_l3d.parameters.verbs import (  # noqa: E402
     Verb,
     public_names,
@@ -116,10 +116,11 @@ def table(parameters: Parameters) -> str:
 
 def allowed(parameter: Parameter) -> str:
     """Return what a parameter may be; which entry points there are, depends on what is installed."""
-    if isinstance(parameter.values, Registered):
-        words = "".join(f"{word} or " for word in parameter.values.words)
-        return f"{words}a name of `{GROUPS[parameter.values.parameter]}`"
-    text = str(parameter.values or "").replace("a whole number", "integer").replace("a number", "number")
+    values = parameter.values
+    if isinstance(values, Choice) and values.parameter:
+        words = "".join(f"{word} or " for word in values.words)
+        return f"{words}a name of `{GROUPS[values.parameter]}`"
+    text = str(values or "").replace("a whole number", "integer").replace("a number", "number")
     text = re.sub(r"of at least (\S+)", r"≥ \1", re.sub(r"from (\d+) to (\d+)", r"\1-\2", text))
     return re.sub(r"(above|from) 0 (?:and|to) below 1", lambda end: f"in {'(['[end[1] == 'from']}0, 1)", text)
 

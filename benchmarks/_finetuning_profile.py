@@ -37,7 +37,7 @@ def _profiled(
     from torch.profiler import ProfilerActivity, profile
 
     from mlflow_l3d.approaches.finetuning import Finetuning
-    from mlflow_l3d.approaches.finetuning.full.graphed import GraphedSteps
+    from mlflow_l3d.approaches.finetuning.graphed import GraphedSteps
     from mlflow_l3d.approaches.numerics import one_thread, reproducible
 
     device, times = settings["device"], []

@@ -22,10 +22,10 @@ from _tables import (
 )
 
 from mlflow_l3d.analysis.importance.checks.evidence import Answers, Evidence, PlanFacts
-from mlflow_l3d.analysis.importance.checks.scores import rare_classes
+from mlflow_l3d.analysis.importance.checks.runs import rare_classes
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
-from mlflow_l3d.analysis.importance.luck import single_run_limit
+from mlflow_l3d.analysis.importance.shape import single_run_limit
 from mlflow_l3d.analysis.importance.tables import Tables, std_interval
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.metrics.classification import F1_MACRO

@@ -48,8 +48,8 @@ def cache_folder() -> Path:
 
 def packings_of(loaded: Any) -> dict[Any, bool]:
     """Return whether a model runs packed rows: a session finds it out once for all of its cells."""
-    from mlflow_l3d.approaches.icl.engine.tensors import type_of
-    from mlflow_l3d.approaches.icl.engine.trial import runs_packed
+    from mlflow_l3d.approaches.icl.engine.packed import runs_packed
+    from mlflow_l3d.approaches.icl.engine.reading import type_of
 
     with loaded.precision():
         return {(type_of(loaded.model), False): runs_packed(loaded.model)}
@@ -67,7 +67,7 @@ def new_engine(loaded: Any, pad: int, packings: dict[Any, bool], tokens: int | N
 def make_case(task: str, loaded: Any, tests: int) -> Case:
     """Return prompts of the paper's format A with two shots a class in random order, and `tests` different inputs."""
     from mlflow_l3d.approaches.icl.encoding import answer_ids, prompts_ids
-    from mlflow_l3d.approaches.icl.prompts.formats import format_for
+    from mlflow_l3d.approaches.icl.formats import format_for
 
     generator = np.random.default_rng(7)
     classes = list(BENCHMARKS[task].class_names)
@@ -132,7 +132,7 @@ def rows_of(tokens: int | None) -> Iterator[None]:
 
 def shares(prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]) -> tuple[int, float, int]:
     """Return how many tokens all prompts begin with, how many one has of its own, and the inner nodes of answers."""
-    from mlflow_l3d.approaches.icl.engine.trie import build_trie, common_prefix
+    from mlflow_l3d.approaches.icl.engine.reading import build_trie, common_prefix
 
     length = common_prefix([tuple(prompt) for prompt in prompts])
     own = sum(len(prompt) - length for prompt in prompts) / len(prompts)

@@ -87,9 +87,8 @@ def _compared(model: Any, mask: Any, length: int, gpu: bool, *, kernels: bool) -
 def _mask(model: Any, case: Case, length: int, most: int | None) -> tuple[Any, int]:
     """Return the mask of the first texts, (R, 1, N, K), rows of up to `most` tokens, and how many texts these are."""
     from mlflow_l3d.approaches.icl.engine.packed import PackedModel
+    from mlflow_l3d.approaches.icl.engine.reading import build_trie, on_device
     from mlflow_l3d.approaches.icl.engine.rows import SHARED, lay_out
-    from mlflow_l3d.approaches.icl.engine.tensors import on_device
-    from mlflow_l3d.approaches.icl.engine.trie import build_trie
 
     trie = build_trie(case.answers)
     ends = np.cumsum([len(prompt) - length + len(trie.tokens) for prompt in case.prompts])

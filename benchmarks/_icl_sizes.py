@@ -23,7 +23,7 @@ def make_model(size: str, device: str, cache: Path) -> Any:
     import torch
     from transformers import AutoModelForCausalLM, LlamaConfig
 
-    from mlflow_l3d.approaches.icl.models import CAUSAL, LoadedModel
+    from mlflow_l3d.approaches.icl.models import LoadedModel
 
     tokenizer = make_tokenizer(cache)
     heads, groups = HEADS[size]
@@ -45,7 +45,7 @@ def make_model(size: str, device: str, cache: Path) -> Any:
         model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
     model = model.to(device).eval().requires_grad_(False)
     name, source = f"a random model, {size}", "max_position_embeddings of its configuration"
-    return LoadedModel(model, tokenizer, CAUSAL, config.max_position_embeddings, False, name, source)
+    return LoadedModel(model, tokenizer, True, config.max_position_embeddings, False, name, source)
 
 
 def make_tokenizer(cache: Path) -> Any:
@@ -56,10 +56,9 @@ def make_tokenizer(cache: Path) -> Any:
 
         tokenizer = AutoTokenizer.from_pretrained(Path(folder) / "smollm2")
     else:
-        from mlflow_l3d.approaches.icl.models import described
+        from mlflow_l3d.approaches.models import gguf, pretrained
 
-        with described(PACKAGED, cache=cache) as (bare, _, _):
-            tokenizer = bare.tokenizer
+        _, tokenizer = pretrained.config_and_tokenizer(gguf.located(PACKAGED, cache)[0])
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer

@@ -86,7 +86,7 @@ class Probe:
         from mlflow_l3d.execution.inline import InlineExecutor
         from mlflow_l3d.execution.processes import ProcessExecutor
         from mlflow_l3d.execution.workers import Worker
-        from mlflow_l3d.studies.investigation.monitor import Monitor
+        from mlflow_l3d.studies.investigation.run import Monitor
         from mlflow_l3d.tracking.children import ChildWriter
         from mlflow_l3d.tracking.recorder import RunRecorder
 

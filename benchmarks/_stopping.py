@@ -21,10 +21,10 @@ from _tables import (
     skewed,
 )
 
-from mlflow_l3d.analysis.importance.checks.shape import long_tails
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
 from mlflow_l3d.analysis.importance.estimators.nested import nested_estimate, radial_estimate
+from mlflow_l3d.analysis.importance.shape import long_tails
 from mlflow_l3d.analysis.planning.stopping import IntervalRule
 
 NULLS: Final[dict[str, Variances]] = {

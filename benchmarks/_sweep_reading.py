@@ -19,10 +19,9 @@ def make(parents: int) -> dict[str, Any]:
     from mlflow import MlflowClient
     from sweep_cases import drawn_point
 
-    from mlflow_l3d.studies.about import About
-    from mlflow_l3d.studies.files import temporary_folder
+    from mlflow_l3d.report.source import About
+    from mlflow_l3d.studies.files import temporary_folder, write_result
     from mlflow_l3d.studies.investigation.results import Evaluation
-    from mlflow_l3d.studies.result_file import write_result
     from mlflow_l3d.tracking import names
     from mlflow_l3d.tracking.parent import log_params
 

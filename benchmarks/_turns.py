@@ -23,7 +23,7 @@ def wait_for_turn(settings: Mapping[str, Any]) -> None:
     from transformers import AutoModelForSequenceClassification, AutoTokenizer  # noqa: F401
     from transformers.models.bert import modeling_bert  # noqa: F401
 
-    import mlflow_l3d.approaches.finetuning.full.session  # noqa: F401
+    import mlflow_l3d.approaches.finetuning.full  # noqa: F401
 
     if settings["side"] == "Trainer":
         from datasets import Dataset  # noqa: F401
@@ -53,7 +53,7 @@ def note_rates(settings: Mapping[str, Any]) -> None:
     if settings["device"] != "cuda" or settings["trainable"] != "full":
         register_optimizer_step_post_hook(note)
         return
-    from mlflow_l3d.approaches.finetuning.full.graphed import GraphedSteps
+    from mlflow_l3d.approaches.finetuning.graphed import GraphedSteps
 
     def timed(self: GraphedSteps, order: Any, rates: Any) -> float:
         """Make the steps of an epoch, which Python only starts, and wait for the last one."""

@@ -24,9 +24,10 @@ from _tables import (
     truth,
 )
 
-from mlflow_l3d.analysis.importance.checks.shape import tails, tails_of_rows, wilson_interval
 from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.importance.shape import tails, tails_of_rows
 from mlflow_l3d.analysis.importance.tables import Tables
+from mlflow_l3d.analysis.intervals import wilson_interval
 from mlflow_l3d.designs import Design, design_named
 
 SHARE: Final = 0.1

@@ -17,12 +17,11 @@ import numpy as np
 from _common import machine, table
 from scipy.special import ndtri
 
-from mlflow_l3d.analysis.comparison.covariance import mean_scores
+from mlflow_l3d.analysis.comparison.compare import halves, swapped
 from mlflow_l3d.analysis.comparison.difference import contrasts, correlations, interval, p_value, spread
 from mlflow_l3d.analysis.comparison.families import joint_level, joint_p_values, over_tasks
-from mlflow_l3d.analysis.comparison.leave_out import shares
-from mlflow_l3d.analysis.comparison.self_check import halves, swapped
-from mlflow_l3d.analysis.comparison.system import System
+from mlflow_l3d.analysis.comparison.predictions import shares
+from mlflow_l3d.analysis.comparison.system import System, mean_scores
 from mlflow_l3d.analysis.comparison.wins import example_wins, pair_wins, run_wins
 from mlflow_l3d.analysis.importance.multiplicity import holm
 from mlflow_l3d.metrics.known import named

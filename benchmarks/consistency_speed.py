@@ -19,9 +19,8 @@ import numpy as np
 import numpy.typing as npt
 from _common import machine, table
 
-from mlflow_l3d.analysis.consistency.comparable import Group
 from mlflow_l3d.analysis.consistency.comparisons import ClassComparison
-from mlflow_l3d.analysis.consistency.groups import consistency_of
+from mlflow_l3d.analysis.consistency.groups import Group, consistency_of
 from mlflow_l3d.analysis.consistency.runs import class_agreement
 
 IntArray = npt.NDArray[np.int64]

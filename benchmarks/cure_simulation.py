@@ -17,10 +17,9 @@ import numpy as np
 from _common import machine, table
 
 from mlflow_l3d.analysis.cure.ensembles import Members, combine_choices, score_many
-from mlflow_l3d.analysis.cure.more_data import Point, more_labels
+from mlflow_l3d.analysis.cure.examples import Point, more_labels, which_examples
 from mlflow_l3d.analysis.cure.predict import predict, predict_all
 from mlflow_l3d.analysis.cure.remedy import Prediction, Range
-from mlflow_l3d.analysis.cure.which_examples import which_examples
 from mlflow_l3d.analysis.importance.tables import known_std, std_interval
 from mlflow_l3d.analysis.intervals import ratio_interval
 from mlflow_l3d.analysis.judged.table import mean_interval
@@ -201,7 +200,7 @@ def curves() -> Iterator[tuple[str, Curve]]:
     yield "plateau", lambda n: (0.0, 0.8 - 0.3 * math.exp(2 - 2 * n), 0.06 * n**-0.3)
     yield "no effect", lambda n: (0.0, 0.5, 0.06 * n**-0.5)
     yield "spread grows", lambda n: (0.0, 0.4 + 0.08 * math.log2(n), 0.05 * n**0.3)
-    for fails, power in product((0.2, 0.5, 0.8, 0.94), (1, 2)):
+    for fails, power in product((0.2, 0.5, 0.8, 0.94), (1, 2, 3)):
         odds = fails / (1 - fails)
         yield (
             f"{fails:.0%} fail at 60, power {power}",
@@ -234,8 +233,8 @@ def label_lines(random: np.random.Generator, studies: int, runs: int) -> Iterato
                 covered([each.std for each in found], std),
                 covered([each.mean_change for each in found], after - before),
             )
-            ratios = [[each.std.value / std, each.std.high / each.std.low] for each in found]
-            means = [[each.mean_change.value, each.mean_change.low, each.mean_change.high] for each in found]
+            ratios = [[each.std.low / std, each.std.high / std] for each in found]
+            means = [[each.mean_change.low, each.mean_change.high] for each in found]
             texts += [] if texts else [f"{ratio:.2f}" for ratio in np.median(ratios, axis=0)]
             texts += [f"{100 * shares[0]:.1f}"]
             if len(sizes) == 2:
@@ -271,7 +270,7 @@ def main() -> None:
         print(table(head, on_reference(random, options.studies, options.truth)))
         return
     if options.part == "labels":
-        head = ["curve", "runs", "std / true", "high / low", "coverage", "true change", "predicted", "low", "high"]
+        head = ["curve", "runs", "low / true std", "high / true", "coverage", "true change", "low", "high"]
         head += ["coverage", "three sizes: std", "mean"]
         print(table(head, [line for runs in (40, 200) for line in label_lines(random, options.studies, runs)]))
         return

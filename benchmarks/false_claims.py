@@ -28,14 +28,14 @@ from referee import CANDIDATES, Ended, Simulated, keep_if_better, referee, secon
 from scipy import stats
 
 from mlflow_l3d.analysis.comparison.compare import compare_systems
-from mlflow_l3d.analysis.comparison.system import Predictions, System, systems
-from mlflow_l3d.analysis.importance.checks.shape import wilson_interval
-from mlflow_l3d.analysis.sequential.spending import SequentialPlan, planned_looks
+from mlflow_l3d.analysis.comparison.predictions import Predictions, systems
+from mlflow_l3d.analysis.comparison.system import System
+from mlflow_l3d.analysis.intervals import wilson_interval
+from mlflow_l3d.analysis.planning.spending import SequentialPlan, planned_looks
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.pytest_luck.case import Case
-from mlflow_l3d.pytest_luck.memory import Record
+from mlflow_l3d.pytest_luck.case import Case, Record
 from mlflow_l3d.pytest_luck.requirement import Requirement
-from mlflow_l3d.studies.gate.numbers.gate import look_at, measure
+from mlflow_l3d.studies.gate.numbers import look_at, measure
 from mlflow_l3d.studies.referee.numbers.judge import Rules
 
 Array = np.ndarray[Any, Any]

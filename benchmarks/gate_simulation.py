@@ -17,8 +17,8 @@ from _common import machine, table
 from scipy.special import ndtr
 from scipy.stats import gamma
 
-from mlflow_l3d.analysis.sequential.spending import SequentialPlan, limits, planned_looks
-from mlflow_l3d.studies.gate.numbers.power import RUNS_ALONE, Noise, measured_pairs, outlook, simulate
+from mlflow_l3d.analysis.comparison.power import RUNS_ALONE, Noise, measured_pairs, outlook, simulate
+from mlflow_l3d.analysis.planning.spending import SequentialPlan, limits, planned_looks
 
 BUDGETS: Final = (5, 10, 20, 50)
 CORRELATIONS: Final = (0.0, 0.5, 0.9)

@@ -95,7 +95,7 @@ def _cells(count: int) -> list[Any]:
 
 
 def _ours(task: Any, features: Any, recipe: Any, cells: Sequence[Any], device: str) -> list[Any]:
-    from mlflow_l3d.approaches.finetuning.head_session import HeadSession
+    from mlflow_l3d.approaches.finetuning.head import HeadSession
     from mlflow_l3d.approaches.numerics import reproducible
 
     with reproducible(device):
@@ -108,7 +108,7 @@ def _plain(task: Any, features: Any, recipe: Any, cells: Sequence[Any], device: 
     import torch
 
     from mlflow_l3d.approaches.finetuning.training import Progress, batch_order, learning_rates, validate
-    from mlflow_l3d.approaches.stacked.stack import initial_head
+    from mlflow_l3d.approaches.stack import initial_head
 
     rows, labels, found = torch.from_numpy(features).to(device), torch.from_numpy(task.labels).to(device), []
     for cell in cells:

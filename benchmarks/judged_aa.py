@@ -24,7 +24,7 @@ from scipy import stats
 from mlflow_l3d.analysis.comparison.difference import interval
 from mlflow_l3d.analysis.judged.components import components
 from mlflow_l3d.analysis.judged.difference import difference, differences, row_spread
-from mlflow_l3d.analysis.judged.pass_k import pass_k
+from mlflow_l3d.analysis.judged.repeated import pass_k
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "analysis" / "judged"))
 from judged_app import App

@@ -156,12 +156,10 @@ def _plain(session: Any, cell: Any, count: int) -> float:
     sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "approaches"))
     import meta_learning_published as published
 
-    from mlflow_l3d.approaches.meta_learning.chunk import Draws
-
     device = session.device
     recipe, classes = session.recipe, torch.arange(len(session.classes), device=device)
     features = torch.from_numpy(np.array(session.features)).to(device)
-    draws = Draws.of(cell, session.task, session.classes, recipe, features.shape[1])
+    draws = session.draw(cell)
     network = published.Network(*draws.weights).to(device)
     counts = recipe.shots, recipe.queries
     labels = [classes.repeat_interleave(number) for number in counts]

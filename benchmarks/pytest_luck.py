@@ -21,8 +21,7 @@ from typing import Final
 import numpy as np
 from _common import machine, table
 
-from mlflow_l3d.pytest_luck.case import PATIENCE, Case
-from mlflow_l3d.pytest_luck.memory import Record
+from mlflow_l3d.pytest_luck.case import PATIENCE, Case, Record
 from mlflow_l3d.pytest_luck.requirement import Requirement
 
 CASES: Final = 100
@@ -156,7 +155,7 @@ def skewed(repeats: int, seed: int) -> Iterator[dict[str, object]]:
 
 def procedures(repeats: int, seed: int) -> Iterator[dict[str, object]]:
     """Yield how many of some broken cases each procedure finds with at most 60 runs each."""
-    from mlflow_l3d.analysis.sequential.evidence import evidence_of_lower_rate
+    from mlflow_l3d.analysis.planning.evidence import evidence_of_lower_rate
 
     for broken in (1, 10, 50):
         shares = np.zeros((repeats, 4))

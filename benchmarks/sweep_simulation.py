@@ -21,15 +21,14 @@ from itertools import product
 
 import numpy as np
 
-from mlflow_l3d.analysis.importance.checks.shape import Collapse
 from mlflow_l3d.analysis.importance.estimate import Estimate, total_index_of
 from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.importance.shape import Collapse
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.metrics.classification import F1_MACRO
-from mlflow_l3d.studies.sweep.numbers.measured import without_each
-from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
+from mlflow_l3d.studies.sweep.numbers.point import SweptPoint, without_each
 from mlflow_l3d.studies.sweep.numbers.results import analyse_sweep
 
 FACTOR = "data_order"

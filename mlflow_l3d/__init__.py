@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.ablation.run import ablation as ablation
     from mlflow_l3d.studies.comparison.results import ComparedRuns as ComparedRuns
     from mlflow_l3d.studies.comparison.run import compare as compare
-    from mlflow_l3d.studies.cure.results import Cure as Cure
+    from mlflow_l3d.studies.cure.run import Cure as Cure
     from mlflow_l3d.studies.cure.run import cure as cure
     from mlflow_l3d.studies.cure.run import plan_cure as plan_cure
     from mlflow_l3d.studies.dry_run import StudyPlan as StudyPlan
-    from mlflow_l3d.studies.evaluation.deletion import Deletion as Deletion
-    from mlflow_l3d.studies.evaluation.deletion import delete as delete
+    from mlflow_l3d.studies.evaluation.finished import Deletion as Deletion
+    from mlflow_l3d.studies.evaluation.finished import delete as delete
+    from mlflow_l3d.studies.evaluation.finished import load as load
     from mlflow_l3d.studies.evaluation.run import evaluate as evaluate
-    from mlflow_l3d.studies.evaluation.run import load as load
     from mlflow_l3d.studies.evaluation.view import Viewed as Viewed
     from mlflow_l3d.studies.evaluation.view import view as view
-    from mlflow_l3d.studies.gate.conduct import Gate as Gate
+    from mlflow_l3d.studies.gate.record import Gate as Gate
     from mlflow_l3d.studies.gate.run import GatePlan as GatePlan
     from mlflow_l3d.studies.gate.run import gate as gate
     from mlflow_l3d.studies.gate.run import plan_gate as plan_gate
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.helpers import names as names
     from mlflow_l3d.studies.importing.run import FilesEvaluation as FilesEvaluation
     from mlflow_l3d.studies.investigation.results import Evaluation as Evaluation
-    from mlflow_l3d.studies.investigation.run import Investigation as Investigation
+    from mlflow_l3d.studies.investigation.results import Investigation as Investigation
     from mlflow_l3d.studies.investigation.run import investigate as investigate
     from mlflow_l3d.studies.investigation.run import self_test as self_test
     from mlflow_l3d.studies.judged.results import JudgedComparison as JudgedComparison
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.referee.door import Referee as Referee
     from mlflow_l3d.studies.referee.door import referee as referee
     from mlflow_l3d.studies.referee.numbers.judge import Judgement as Judgement
-    from mlflow_l3d.studies.referee.results import RefereeSession as RefereeSession
+    from mlflow_l3d.studies.referee.record import RefereeSession as RefereeSession
     from mlflow_l3d.studies.referee.trials import RefereedStudy as RefereedStudy
     from mlflow_l3d.studies.search.engine import plan_search as plan_search
     from mlflow_l3d.studies.search.run import HyperparameterSearch as HyperparameterSearch

@@ -10,21 +10,20 @@ import shutil
 import signal
 import sys
 import textwrap
+import threading
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from importlib import import_module
 from inspect import signature
 from itertools import pairwise
+from pkgutil import resolve_name
 from typing import Any, Final, NoReturn
 
 from mlflow_l3d import __version__, registry
-from mlflow_l3d.approaches.own_parameters import OWN_PARAMETERS
 from mlflow_l3d.errors import L3DError, ParameterError, disk_line, unknown_name
-from mlflow_l3d.parameters.local_paths import with_typed_paths
-from mlflow_l3d.parameters.shared import DRY_RUN
-from mlflow_l3d.parameters.values import Flag
+from mlflow_l3d.parameters.shared import DRY_RUN, OWN_PARAMETERS
+from mlflow_l3d.parameters.values import Flag, with_typed_paths
 from mlflow_l3d.parameters.verbs import Verb, verbs
 from mlflow_l3d.privacy import public_text
 
@@ -160,6 +159,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     previous = {signal.SIGTERM: signal.signal(signal.SIGTERM, _terminate)}
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         previous[signal.SIGINT] = signal.signal(signal.SIGINT, _terminate)
+    hook, sys.unraisablehook = sys.unraisablehook, partial(_repeat_interrupt, sys.unraisablehook)
     try:
         failed = next((verbs()[word].failed for word in words if word in verbs()), None)
         options = _parse(words)
@@ -179,6 +179,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"mlflow-l3d: {public_text(line)}", file=sys.stderr)  # noqa: T201
         return failed or 1
     finally:
+        sys.unraisablehook = hook
         for number, handler in previous.items():
             signal.signal(number, handler)
 
@@ -249,16 +250,14 @@ def _unknown_option(rest: Sequence[str], options: argparse.Namespace) -> Paramet
 
 def _run(verb: str, options: dict[str, str]) -> Any:
     """Call the function of a command; return its result, whose `summary()` is printed."""
-    row = verbs()[verb]
-    target = row.target
+    target = (row := verbs()[verb]).target
     for name, (value, other) in row.instead.items():
         if options.get(name, "").lower() == value:
             del options[name]
             target = other
     if row.plans and DRY_RUN["dry_run"].read(options.pop("dry_run")):
         target = row.plans
-    module, _, function_name = target.partition(":")
-    function = getattr(import_module(module), function_name)
+    function = resolve_name(target)
     more = {"progress": True} if "progress" in signature(function).parameters else {}
     return function(**({"ask": not options.pop("yes")} if row.asks else {}), **options, **more)
 
@@ -285,3 +284,17 @@ def _terminate(_number: int, _frame: object) -> NoReturn:
     if signal.getsignal(signal.SIGINT) is _terminate:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     raise KeyboardInterrupt
+
+
+def _repeat_interrupt(hook: Callable[[Any], Any], unraisable: Any) -> None:
+    """Interrupt again if Python dropped a KeyboardInterrupt: in a destructor, or in a callback of a weak reference."""
+
+    def again() -> None:
+        if signal.getsignal(signal.SIGTERM) is _terminate:  # the command has not ended
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    if unraisable.exc_type is KeyboardInterrupt:
+        signal.signal(signal.SIGTERM, _terminate)
+        threading.Timer(0.1, again).start()
+    else:
+        hook(unraisable)

@@ -80,6 +80,13 @@ def private_folder(folder: Path, *, ours: bool = False) -> None:
         raise ParameterError("L3D_CACHE", folder, "can be written by everybody", fix)
 
 
+def small_text(path: Path) -> bytes:
+    """Return the content of a file of 1 MB or less, else nothing."""
+    with suppress(OSError):  # it is gone
+        return path.read_bytes() if path.stat().st_size <= 10**6 else b""
+    return b""
+
+
 def file_hash(path: Path) -> str:
     """Return the SHA-256 of the content of a file, which is read again if the file was written."""
     status = path.stat()

@@ -6,11 +6,11 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from mlflow_l3d.analysis.sequential.spending import Measured, SequentialPlan
+from mlflow_l3d.analysis.comparison.power import Forecast, Outlook
+from mlflow_l3d.analysis.planning.spending import Measured, SequentialPlan
 from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.report.page import Document
-from mlflow_l3d.studies.gate.numbers.gate import GateAnswer, Look, look_at
-from mlflow_l3d.studies.gate.numbers.power import Forecast, Outlook
+from mlflow_l3d.studies.gate.numbers import GateAnswer, Look, look_at
 from mlflow_l3d.studies.gate.report import GateSource, gate_document
 
 PLAN = SequentialPlan((10, 20), 0.01)

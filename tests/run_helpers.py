@@ -20,7 +20,8 @@ from warm_start import WarmStart
 from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.synthetic import Synthetic
 from mlflow_l3d.cells.cell import Cell, Outcome
-from mlflow_l3d.studies.investigation.run import Investigation, investigate
+from mlflow_l3d.studies.investigation.results import Investigation
+from mlflow_l3d.studies.investigation.run import investigate
 
 SMALL: Mapping[str, Any] = {
     "approach": "synthetic",

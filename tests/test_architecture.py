@@ -93,7 +93,6 @@ def test_every_room_stands_in_the_table_and_imports_from_rooms_before_it() -> No
 def test_rooms_of_the_analysis_import_those_before_them_only() -> None:
     order = [
         "intervals",
-        "sequential",
         "importance",
         "consistency",
         "planning",

@@ -12,6 +12,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -310,6 +311,22 @@ def test_interruption(number: signal.Signals, monkeypatch: pytest.MonkeyPatch, c
     assert cli.main(["investigate"]) == 130
     assert capsys.readouterr().err == "mlflow-l3d: interrupted; the same command continues where it stopped.\n"
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_that_falls_into_a_destructor_is_repeated(number: signal.Signals, monkeypatch) -> None:
+    class Dying:
+        def __del__(self) -> None:
+            signal.raise_signal(number)
+
+    def run(*_: object) -> None:
+        Dying()
+        assert not threading.Event().wait(60), "nobody interrupted"
+
+    before = sys.unraisablehook
+    monkeypatch.setattr(cli, "_run", run)
+    assert cli.main(["investigate"]) == 130
+    assert sys.unraisablehook is before
 
 
 @pytest.mark.slow

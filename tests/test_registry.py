@@ -106,7 +106,7 @@ def test_a_stale_installation_is_one_line_on_the_command_line(tmp_path, monkeypa
     from mlflow_l3d.parameters import values
     from mlflow_l3d.parameters.verbs import verbs
 
-    values.Registered.__str__.cache_clear()
+    values.Choice.__str__.cache_clear()
     verbs.cache_clear()
     monkeypatch.setattr(registry, "__file__", str(tmp_path / "package" / "registry.py"))
     assert main(["investigate", "--help"]) == 1

@@ -1,9 +1,10 @@
-"""Intervals: their names and level, and errors by leaving one unit out at a time; the array type of every analysis."""
+"""Intervals: their names and level, errors by leaving one unit out, and those that numbers share; types of arrays."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -75,6 +76,24 @@ def t_p_value(difference: float, error: float, degrees: float) -> float:
     from scipy.special import stdtr
 
     return 2 * float(stdtr(degrees, -abs(difference) / error))
+
+
+def wilson_interval(
+    count: float, of: float, quantile: float | None = None, *, level: float = LEVEL
+) -> tuple[float, float]:
+    """Return Wilson's (1927) interval of the share of `count` in `of` independent draws; nan if there are none.
+
+    `quantile` takes the place of the normal distribution's.
+    """
+    from scipy.special import ndtri
+
+    if not of:
+        return math.nan, math.nan
+    z = quantile or float(ndtri((1 + level) / 2))
+    share, spread = count / of, z * z / of
+    centre = (share + spread / 2) / (1 + spread)
+    half = z * math.sqrt(share * (1 - share) / of + spread / (4 * of)) / (1 + spread)
+    return max(0.0, centre - half), min(1.0, centre + half)
 
 
 def jackknife_variance(left_out: FloatArray) -> float:
@@ -196,3 +215,75 @@ def ratio_interval(estimate: float, *left_out: FloatArray, level: float = LEVEL)
 def _half_width(left_out: Sequence[FloatArray], level: float = LEVEL) -> float:
     degrees = min(len(values) for values in left_out) - 1
     return t_quantile(degrees, level) * math.sqrt(sum(jackknife_variance(values) for values in left_out))
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where errors come from: the draws of one kind of unit that some points share, or one point by itself.
+
+    Attributes
+    ----------
+    deviations
+        Shape (units, points): their products over units are the variances and covariances that the source brings.
+    degrees
+        Degrees of freedom of these variances: of few units that decide most of them, fewer than there are units.
+    """
+
+    deviations: FloatArray
+    degrees: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A number at each of some points.
+
+    Attributes
+    ----------
+    values
+        Shape (points,), finite.
+    sources
+        Where their errors come from; independent of each other.
+    """
+
+    values: FloatArray
+    sources: tuple[Source, ...]
+
+    def combined(self, weights: FloatArray) -> tuple[FloatArray, list[tuple[FloatArray, float]]]:
+        """Return weighted sums of the values, shape (k,), and for each source their covariance, with its degrees.
+
+        Parameters
+        ----------
+        weights
+            Shape (k, points).
+        """
+        parts = []
+        for source in self.sources:
+            moved = source.deviations @ weights.T
+            parts.append((moved.T @ moved, source.degrees))
+        return weights @ self.values, parts
+
+    def errors(self) -> FloatArray:
+        """Return the standard error of each value."""
+        squares = [np.square(source.deviations).sum(axis=0) for source in self.sources]
+        return np.sqrt(np.sum(squares, axis=0)) if squares else np.zeros_like(self.values)
+
+    def at(self, chosen: IntArray) -> Measured:
+        """Return some of the points."""
+        kept = (Source(source.deviations[:, chosen], source.degrees) for source in self.sources)
+        return Measured(self.values[chosen], tuple(each for each in kept if each.deviations.any()))
+
+    def averaged(self, groups: Sequence[IntArray]) -> Measured:
+        """Return the means over groups of points."""
+        weights = np.zeros((len(groups), len(self.values)))
+        for row, group in zip(weights, groups, strict=True):
+            row[group] = 1 / len(group)
+        return Measured(
+            weights @ self.values,
+            tuple(Source(source.deviations @ weights.T, source.degrees) for source in self.sources),
+        )
+
+
+def degrees_of(variances: Sequence[float], degrees: Sequence[float]) -> float:
+    """Return the degrees of freedom of a sum of variances (Welch and Satterthwaite)."""
+    total, rest = sum(variances), sum(square**2 / own for square, own in zip(variances, degrees, strict=True))
+    return total**2 / rest if rest > 0 else min(degrees, default=math.nan)

@@ -15,10 +15,10 @@ import pandas as pd
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, ExampleVotes
 from mlflow_l3d.analysis.consistency.results import Consistency, PredictionImportance
-from mlflow_l3d.analysis.cure.rank import Foreseen
-from mlflow_l3d.analysis.importance.checks.shape import Collapse, Tails, tails
+from mlflow_l3d.analysis.cure.remedy import Foreseen
 from mlflow_l3d.analysis.importance.multiplicity import Ranking
 from mlflow_l3d.analysis.importance.results import FURTHER_METRICS, Check, Importance
+from mlflow_l3d.analysis.importance.shape import Collapse, Tails, tails
 from mlflow_l3d.analysis.importance.verdicts import Advice, StrategyResult, Verdict, verdict_of
 from mlflow_l3d.analysis.intervals import LEVEL, known, with_interval
 from mlflow_l3d.metrics.base import Metric

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import torch
 
-from mlflow_l3d.approaches.stacked import stack
+from mlflow_l3d.approaches import stack
 from mlflow_l3d.cells.factors import stream, stream_seed
 
 _GOLDEN: Final = 0x9E3779B97F4A7C15

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import pairwise
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 from mlflow_l3d.errors import ParameterError, check_known, unknown_name
@@ -27,8 +29,7 @@ class SearchRange:
     whole
         Whether it is a whole number.
     coarse
-        The values of level 1, rising; empty if they follow from the bounds
-        (:meth:`mlflow_l3d.studies.search.space.SearchSpace.coarse`).
+        The values of level 1, rising; empty if they follow from the bounds (:meth:`values`).
     """
 
     low: float
@@ -37,12 +38,93 @@ class SearchRange:
     whole: bool = False
     coarse: tuple[float, ...] = ()
 
+    def values(self) -> tuple[Value, ...]:
+        """Return the values of level 1, rising.
+
+        Those that the range names; else three evenly spaced ones, bounds included; with ``log`` the powers of ten
+        inside the bounds (with the bounds themselves if these are fewer than three), or three in geometric progression
+        if the range is less than two decades. Values between the bounds are rounded to three digits.
+        """
+        low, high = self.low, self.high
+        if self.coarse:
+            values = list(self.coarse)
+        elif not self.log:
+            values = [low, self._rounded(low + (high - low) / 2), high]
+        elif math.log10(high) - math.log10(low) < 2 - 1e-9:
+            values = [low, self._rounded(math.exp((math.log(low) + math.log(high)) / 2)), high]
+        else:
+            first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
+            values = [min(max(float(f"1e{power}"), low), high) for power in range(first, last + 1)]
+            values = values if len(values) >= 3 else [low, *values, high]
+        return tuple(sorted({self._typed(value) for value in values}))
+
+    def holds(self, value: Value) -> bool:
+        """Return whether a value may be tried."""
+        return isinstance(value, int | float) and not isinstance(value, bool) and self.low <= value <= self.high
+
+    def around(self, best: Value) -> SearchRange | Value:
+        """Return the range of level 2: one step of level 1 to both sides of `best`, within the bounds.
+
+        If `best` is a value of level 1, the steps are those to its neighbours (at an end, the only one there is, to
+        both sides); between two values it is the step between them. With ``log`` a step is a factor.
+
+        Parameters
+        ----------
+        best
+            A number, taken to the nearest bound if it lies outside.
+
+        Returns
+        -------
+        SearchRange or number
+            Without values of its own for level 1; a number if only one is left.
+        """
+        best = min(max(float(best), self.low), self.high)
+        scale, back = (math.log, math.exp) if self.log else (float, float)
+        below, above = _steps([scale(float(value)) for value in self.values()], scale(best))
+        low = max(back(scale(best) - below), self.low) if below else self.low
+        high = min(back(scale(best) + above), self.high) if above else self.high
+        low, high = (float(round(end)) if self.whole else self._rounded(end) for end in (low, high))
+        low, high = min(low, best), max(high, best)
+        return self._typed(best) if low == high else replace(self, low=low, high=high, coarse=())
+
+    def _rounded(self, value: float) -> float:
+        """Return `value` with few digits, if the change is negligible, and within the bounds."""
+        short = float(f"{value:.3g}")
+        is_near = abs(short - value) <= 0.01 * (self.high - self.low)
+        return min(max(short if is_near else value, self.low), self.high)
+
+    def _typed(self, value: float) -> int | float:
+        return int(min(max(round(value), self.low), self.high)) if self.whole else float(value)
+
+
+def _steps(values: list[float], best: float) -> tuple[float, float]:
+    """Return the steps below and above `best` among rising values, 0 if there is only one value."""
+    gaps = [after - before for before, after in pairwise(values)]
+    if not gaps:
+        return 0.0, 0.0
+    tolerance = 1e-9 * max(gaps)
+    below = bisect_left(values, best - tolerance) - 1  # the neighbour below starts this gap
+    above = bisect_right(values, best + tolerance) - 1  # the neighbour above ends this gap
+    return gaps[min(max(below, 0), len(gaps) - 1)], gaps[min(max(above, 0), len(gaps) - 1)]
+
 
 @dataclass(frozen=True, slots=True)
 class SearchChoices:
     """One of some values, which have no order: all of them at level 1, the best one at level 2."""
 
     choices: tuple[Value, ...]
+
+    def values(self) -> tuple[Value, ...]:
+        """Return all of them, in their order."""
+        return self.choices
+
+    def holds(self, value: Value) -> bool:
+        """Return whether a value may be tried: true is not 1."""
+        return any(value == choice and type(value) is type(choice) for choice in self.choices)
+
+    def around(self, best: Value) -> Value:
+        """Return the best one, which level 2 keeps."""
+        return best
 
 
 Searched = SearchRange | SearchChoices

@@ -1,10 +1,10 @@
-"""Labelled examples of each class, drawn or like a text: for a prompt, or for a learner to be adapted on."""
+"""Labelled examples of each class: drawn or like a text, for a prompt, a training task, or a learner to adapt."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,9 @@ from mlflow_l3d.tasks.settings import IntArray
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_BLOCK: Final = 64
+"""Passes over a class that are drawn at a time at most; the draws do not depend on it."""
 
 
 def random_shots(
@@ -185,3 +188,83 @@ def chosen_classes(text: str, class_names: Sequence[str]) -> tuple[int, ...]:
     if len(set(numbers)) < len(numbers) or len(numbers) < 2:
         raise ParameterError("hyperparameters.classes", text, "must name two different classes at least, each once")
     return tuple(sorted(numbers))
+
+
+class Episodes:
+    """The training tasks of one cell, epoch after epoch.
+
+    Of each class the labelled training examples are put into a random order, pass after pass, and consecutive pieces of
+    `shots` + `queries` examples are the class's part of the tasks. So every example is seen equally often (their counts
+    differ by one at most, at any time), and order alone decides which examples meet in a task. The draws depend
+    neither on which examples are in a class nor on the other classes; more tasks begin with the fewer.
+
+    Parameters
+    ----------
+    seed
+        That of ``data_order``.
+    members
+        For each class the examples that tasks are made of, as positions; not fewer than a task takes.
+    numbers
+        For each class its number, which names its stream.
+    shots, queries
+        Examples of each class in the support and in the query set.
+    """
+
+    def __init__(
+        self, seed: int, members: Sequence[IntArray], numbers: Sequence[int], *, shots: int, queries: int
+    ) -> None:
+        self.shots = shots
+        self._parts = [
+            (of_class, Pieces(stream(seed, "tasks", str(number)), len(of_class), shots + queries))
+            for of_class, number in zip(members, numbers, strict=True)
+        ]
+
+    def draw(self, count: int) -> IntArray:
+        """Return the next `count` tasks: shape (count, classes x (shots + queries)), positions.
+
+        The support set comes first, class after class, then the query set, class after class.
+        """
+        parts = [of_class[pieces.draw(count)] for of_class, pieces in self._parts]
+        support, queries = zip(*(np.split(part, [self.shots], axis=1) for part in parts), strict=True)
+        return np.concatenate([*support, *queries], axis=1)
+
+
+class Pieces:
+    """Consecutive pieces of random orders of ``range(size)``.
+
+    Parameters
+    ----------
+    generator
+        Drawn from, one permutation a pass.
+    size
+        Examples of the class, `length` at least.
+    length
+        Examples of a piece. No piece holds an example twice: if one reaches into the next pass, what it holds
+        already comes later in that pass.
+    """
+
+    def __init__(self, generator: np.random.Generator, size: int, length: int) -> None:
+        self._generator, self._size, self._length = generator, size, length
+        self._rest = np.empty(0, dtype=np.int64)
+
+    def draw(self, count: int) -> IntArray:
+        """Return the next `count` pieces: shape (count, length)."""
+        wanted = count * self._length
+        parts, have = [self._rest], len(self._rest)
+        while have < wanted:
+            missing = -(-(wanted - have) // self._size)
+            passes = np.tile(np.arange(self._size), (min(missing, _BLOCK), 1))
+            for order in self._generator.permuted(passes, axis=1, out=passes):
+                held = have % self._length
+                parts.append(self._after(parts[-1][-held:], order) if held else order)
+                have += self._size
+        whole = np.concatenate(parts)
+        self._rest = whole[wanted:]
+        return whole[:wanted].reshape(count, self._length)
+
+    def _after(self, unfinished: IntArray, order: IntArray) -> IntArray:
+        """Return `order` with the examples of the unfinished piece behind those that complete it."""
+        free = np.ones(self._size, dtype=np.bool_)
+        free[unfinished] = False
+        completing = np.flatnonzero(free[order])[: self._length - len(unfinished)]
+        return np.concatenate([order[completing], np.delete(order, completing)])

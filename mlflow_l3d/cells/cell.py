@@ -1,4 +1,4 @@
-"""A cell: one training and evaluation, with the configuration of every factor; and what comes out of it."""
+"""A cell: one training and evaluation, with a configuration of every factor; its outcome, also on half the tests."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+import numpy as np
+import numpy.typing as npt
+
+from mlflow_l3d.cells.factors import TEST_SAMPLE, stream
 
 _WIDTH_OF_NAMES: Final = 25
 """Characters of a run's name that MLflow's list of runs shows."""
@@ -153,3 +154,67 @@ def cell_key(context_key: str, seeds: Mapping[str, int]) -> str:
     Its place in a design is not part of it: a golden run shared by several factors is one cell.
     """
     return content_key({"context": context_key, "seeds": dict(seeds)})
+
+
+def training(cell: Cell) -> tuple[tuple[str, int], ...]:
+    """Return the seeds of what is trained: cells with the same ones differ in their test examples alone."""
+    return tuple(sorted((name, seed) for name, seed in cell.seeds.items() if name != TEST_SAMPLE))
+
+
+def trainings(cells: Sequence[Cell]) -> list[list[Cell]]:
+    """Return cells in groups of which each is trained once; a cell on all test examples is a group of its own."""
+    groups: dict[object, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(training(cell) if TEST_SAMPLE in cell.seeds else cell.key, []).append(cell)
+    return list(groups.values())
+
+
+def whole(cell: Cell) -> Cell:
+    """Return a cell as it is evaluated on all test examples, under the same key."""
+    return replace(cell, seeds={name: seed for name, seed in cell.seeds.items() if name != TEST_SAMPLE})
+
+
+def half(outcome: Outcome, cell: Cell) -> Outcome:
+    """Return the outcome of a cell on the half of the test examples that its seed draws, without replacement.
+
+    Parameters
+    ----------
+    outcome
+        Of the same training on all n test examples, n at least 2, and on the reference set, which stays whole.
+    cell
+        With a seed of ``test_sample``.
+
+    Returns
+    -------
+    Outcome
+        On n / 2 test examples, rounded down, in their order; its metrics are still those of all of them.
+
+    Raises
+    ------
+    ValueError
+        If there are no predictions, or of one example only.
+
+    Notes
+    -----
+    Given the n examples, the mean of k drawn without replacement has the variance ``(1 - k / n) s2 / k`` with the
+    sample variance s2 (ddof=1) of what is averaged; for k = n / 2 that is s2 / n, without bias the variance of the mean
+    over n examples redrawn (McCarthy 1969, Pseudo-replication: half samples).
+    """
+    if outcome.predictions is None or outcome.labels is None or outcome.example_ids is None:
+        raise ValueError("it has no predictions, of which test_sample could draw")
+    reference = np.zeros(len(outcome.predictions), dtype=bool) if outcome.reference is None else outcome.reference
+    tested = np.flatnonzero(~reference)
+    count = len(tested)
+    if count < 2:
+        raise ValueError("it has one prediction, which has no half")
+    halved = stream(cell.seeds[TEST_SAMPLE], "half").permutation(count)[: count // 2]
+    drawn = np.sort(np.concatenate([tested[halved], np.flatnonzero(reference)]))
+    return replace(
+        outcome,
+        key=cell.key,
+        example_ids=outcome.example_ids[drawn],
+        labels=outcome.labels[drawn],
+        predictions=outcome.predictions[drawn],
+        scores=None if outcome.scores is None else outcome.scores[drawn],
+        reference=None if outcome.reference is None else reference[drawn],
+    )

@@ -1,81 +1,42 @@
-"""From the cells of one investigation to everything that is reported about it."""
+"""From the cells of one investigation to everything that is reported about it, and what to do where it is undecided."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
+from typing import Final
 
 import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.consistency.results import Consistency
-from mlflow_l3d.analysis.importance.checks.evidence import Evidence, PlanFacts
-from mlflow_l3d.analysis.importance.checks.report import all_checks, in_order
-from mlflow_l3d.analysis.importance.checks.shape import Collapse, apart, collapsed, guessing_runs
+from mlflow_l3d.analysis.importance.checks import all_checks, in_order
+from mlflow_l3d.analysis.importance.checks.evidence import Evidence
 from mlflow_l3d.analysis.importance.checks.tables import disagreement
-from mlflow_l3d.analysis.importance.frames import factors_in
+from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.multiplicity import Ranking, rank_factors
 from mlflow_l3d.analysis.importance.results import Importance
-from mlflow_l3d.analysis.importance.tables import Tables, uncollapsed
-from mlflow_l3d.analysis.importance.verdicts import joint_level, verdict_of
+from mlflow_l3d.analysis.importance.shape import Collapse, apart, collapsed, guessing_runs
+from mlflow_l3d.analysis.importance.tables import Tables, uncollapsed, with_scores
+from mlflow_l3d.analysis.importance.verdicts import (
+    FEWEST_AT_BOUNDARY,
+    FEWEST_ROWS,
+    Advice,
+    Verdict,
+    fewest_rows,
+    joint_level,
+    verdict_of,
+)
 from mlflow_l3d.analysis.intervals import LEVEL, check_level
 from mlflow_l3d.analysis.planning.stopping import IntervalRule
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.cells.factors import REPLICATE
-from mlflow_l3d.designs import Design, design_of
-from mlflow_l3d.designs.advice import advise
-from mlflow_l3d.designs.base import Sizes
+from mlflow_l3d.designs import Design, Planned, design_named
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import unparsed_reasons
 from mlflow_l3d.metrics.known import as_metric
-
-
-@dataclass(frozen=True)
-class Planned(Sizes, PlanFacts):
-    """The known parts of the plan behind some cells; None if only the cells tell.
-
-    Attributes in addition to those of :class:`mlflow_l3d.designs.base.Sizes` and of
-    :class:`mlflow_l3d.analysis.importance.checks.evidence.PlanFacts`:
-
-    Attributes
-    ----------
-    design
-        Class of the design; None means what the phases of the cells tell.
-    factors
-        The investigated factors in the order to report; None means all that are found.
-    sequential
-        Whether a rule looked at the intervals while the investigation ran (``stop=interval``).
-    """
-
-    design: type[Design] | None = None
-    factors: Sequence[str] | None = None
-    sequential: bool = False
-
-    def design_of(self, cells: pd.DataFrame) -> type[Design]:
-        """Return the design: that of the plan, else what the cells tell."""
-        return self.design or design_of(cells)
-
-    def select(self, cells: pd.DataFrame) -> pd.DataFrame:
-        """Return the cells of the plan in the order in which votes are counted.
-
-        Cells that were under way when a stopping rule said stop lie beyond the plan.
-        """
-        design = self.design_of(cells)
-        inside = pd.Series(True, index=cells.index)
-        rows = None if design.baseline else self.rows
-        for name, count in (("row", rows), ("index", None if self.pooled else self.golden_runs)):
-            if count is not None and name in cells:
-                inside &= ~(pd.to_numeric(cells[name]) >= count).fillna(value=False).astype(bool)
-        factors = list(cells["factor"].dropna().unique()) if self.factors is None else self.factors
-        return design.order(cells[inside], factors)
-
-    def tables(self, cells: pd.DataFrame, metric: str) -> Tables:
-        """Return the tables of scores; errors as :func:`analyse`."""
-        design = self.design_of(cells)
-        factors = factors_in(cells, design.phases) if self.factors is None else self.factors
-        return design.tables(cells, metric, factors, self)
 
 
 def analyse(
@@ -91,7 +52,7 @@ def analyse(
     Parameters
     ----------
     cells
-        One row per run, see :mod:`mlflow_l3d.analysis.importance.frames`.
+        One row per run, see :mod:`mlflow_l3d.analysis.importance.tables`.
     planned
         The facts about the plan; by default what the cells tell.
     metric
@@ -123,10 +84,9 @@ def analyse(
     importances = design.importances(scores, chance=chance, missing=plan.missing, level=interval_level)
     if plan.sequential:
         importances = _sequential(design, scores, importances)
-    least, most = metric.range
     # Of few golden runs the interval has ends that no scores within the range can have.
     importances = {
-        name: replace(record, golden_std_ci_high=min(record.golden_std_ci_high, (most - least) / 2))
+        name: replace(record, golden_std_ci_high=min(record.golden_std_ci_high, metric.span / 2))
         for name, record in importances.items()
     }
     collapse = None if chance is None else _collapse(design, scores, chance, plan, interval_level)
@@ -231,3 +191,84 @@ def _ranking(design: type[Design], importances: Mapping[str, Importance], level:
     if len(records) < 2 or not alike or not has_importance:
         return None
     return rank_factors(importances, design.compared, level=level)
+
+
+SMALLEST_DISTANCE: Final = 0.05
+"""A corrected importance nearer to 0 than this is not distinguished from it by an affordable number of runs."""
+MOST_TIMES: Final = 10
+"""More rows than this many times those there are is no advice."""
+_MORE: Final = 1.25
+_MORE_ROWS: Final = 5
+"""Fewer rows than this many times those there are, or than so many more, change no verdict that luck does not."""
+_HARDLY: Final = "more runs will change little of what you do."
+_RADIAL: Final = "radial"
+
+
+def advise(design: type[Design], record: Importance, verdict: Verdict) -> Advice:
+    """Return what settles the verdict on a factor, if it is as far from 0 as it seems; all reports use it."""
+    if verdict.is_decided:
+        return Advice()
+    word, planned = design.words.row, len(record.table)
+    if verdict.doubt in ("few_rows", "boundary"):
+        rows = fewest_rows(record) if verdict.doubt == "few_rows" else FEWEST_AT_BOUNDARY
+        rows = max(rows, rows + planned - record.rows_used)  # as many fail again
+        return Advice("more_rows", f"Use at least {rows} {word} (mitigation_runs={rows}).", rows)
+    if verdict.doubt == "L3D009":
+        return Advice("other_design", "Use joint=paired.")
+    if verdict.doubt == "lost_level":
+        return Advice("look_at_runs", "Mend the runs of the level without a score, or leave it out of the list.")
+    if verdict.doubt == "no_effect":
+        return Advice("look_at_runs", "Does this seed reach the training? self_test=only shows it.")
+    if verdict.doubt == "L3D010":
+        text = "Compare the predictions of the equal rows or columns."
+        return Advice("look_at_runs", f"{text} If they differ, there are few test examples: raise test_size.")
+    if not verdict.needs_runs:
+        return Advice("look_at_runs", "Look at the lowest and highest runs: more runs of the same kind do not help.")
+    if verdict.doubt == "no_interval":
+        columns = max(design.model.least_columns, 3) if design.has_columns and not design.lists else 2
+        if record.rows_used < 3 or with_scores(record.table).shape[1] < columns:
+            of, rows = f" of {columns} columns" * design.has_columns, max(planned, fewest_rows(record))
+            text = f"Use at least {rows} {word}{of} with a score."
+            if design.has_columns and columns > record.table.shape[1]:
+                return Advice("larger_table", text, rows, columns)
+            return Advice("more_rows", text, max(rows, planned + 1))
+        return Advice("look_at_runs", "Compare the predictions of runs that differ in this factor only.")
+    return _more_runs(design, record)
+
+
+def _more_runs(design: type[Design], record: Importance) -> Advice:
+    components, distance, word = record.components, abs(record.importance_corrected), design.words.row
+    if components is None or design.planning is None:
+        return Advice("unknown", "How many runs settle it is not known for this design.")
+    low, high = record.corrected_interval
+    if not distance >= SMALLEST_DISTANCE:
+        return Advice("unaffordable", f"Its share is close to one half: {_HARDLY}")
+    if 50 in (round(100 * total_index_of(low)), round(100 * total_index_of(high))):
+        return Advice("unaffordable", f"Its interval ends close to one half: {_HARDLY}")
+    rows, columns = record.table.shape
+    least = max(math.ceil(_MORE * rows), rows + _MORE_ROWS, fewest_rows(record))
+    if not components.mitigated > 0:
+        double = max(FEWEST_AT_BOUNDARY, 2 * rows)
+        text = f"The other factors show no variance in these {rows} {word}: use {double} (mitigation_runs={double})."
+        return Advice("more_rows", text, double)
+    half_of_interval = distance + (high if record.importance_corrected < 0 else -low)
+    # This interval may be wider than one expects of as many runs; so would be those of more.
+    half_width = min(distance, distance / half_of_interval * design.half_width(components, rows=rows, columns=columns))
+    right = f"If the true share is near {100 * total_index_of(record.importance_corrected):.0f} %, about"
+    if (same := design.needed(half_width, components, columns).rows) is not None and same <= MOST_TIMES * rows:
+        same = max(same, least)
+        of = f" of {columns} columns" * design.has_columns
+        return Advice("more_rows", f"{right} {same} {word}{of} settle it (mitigation_runs={same}).", same)
+    needed = design.needed(half_width, components)
+    if needed.rows is not None and design.has_columns:
+        most = max(needed.rows, fewest_rows(record), least * (needed.columns == columns))
+        size = f"{most} {word} of {needed.columns} columns"
+        settings = f"mitigation_runs={most}, investigation_runs={needed.columns}"
+        text = f"{right} {size} settle it ({settings}); more {word} alone do not."
+        return Advice("larger_table", text, most, needed.columns)
+    pairs = design_named(_RADIAL).needed(half_width, components).rows if design.name != _RADIAL else None
+    if pairs is not None and pairs <= MOST_TIMES * rows * columns:
+        pairs = max(pairs, FEWEST_ROWS)
+        text = f"{right} {pairs} base runs of design=radial settle it (mitigation_runs={pairs}); this one does not."
+        return Advice("other_design", text, pairs)
+    return Advice("unaffordable", f"Settling it takes more than {MOST_TIMES} times these {rows} {word}: {_HARDLY}")

@@ -11,13 +11,12 @@ from typing import ClassVar, Final
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.consistency.comparable import Comparable, Grouping
+from mlflow_l3d.analysis.consistency.consistency import Comparable, Grouping
+from mlflow_l3d.analysis.importance.checks import TABLE_CHECKS
 from mlflow_l3d.analysis.importance.checks.evidence import FactorCheck
-from mlflow_l3d.analysis.importance.checks.report import TABLE_CHECKS
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.estimators import NESTED, TableModel
 from mlflow_l3d.analysis.importance.estimators.missing_cells import Missing
-from mlflow_l3d.analysis.importance.luck import dependent_spread
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import Tables, known_std
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
@@ -81,7 +80,7 @@ class Estimator(ABC):
         Parameters
         ----------
         cells
-            See :mod:`mlflow_l3d.analysis.importance.frames`.
+            See :mod:`mlflow_l3d.analysis.importance.tables`.
         metric
             Column whose spread is investigated.
         factors
@@ -124,7 +123,7 @@ class Estimator(ABC):
         scores = max((record.golden[np.isfinite(record.golden)] for record in records), key=len)
         spread = known_std(scores, ddof=1) if len(scores) > 1 else math.nan, len(scores) - 1.0
         if cls.tables_are_golden or any(record.golden_pooled for record in records):
-            spread = dependent_spread(records, cls.model) or spread
+            spread = cls.model.dependent_spread(record.table for record in records) or spread
         return scores, records[0].golden_std if cls.tables_are_golden else spread[0], spread[1]
 
     @classmethod

@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.checks.report import BASELINE_CHECKS
+from mlflow_l3d.analysis.importance.checks import BASELINE_CHECKS
 from mlflow_l3d.analysis.importance.estimators import CROSSED
 from mlflow_l3d.analysis.importance.estimators.missing_cells import Missing
 from mlflow_l3d.analysis.importance.results import Importance

@@ -1,12 +1,15 @@
-"""The published crossed design, and what all designs with one M x N table for each factor have in common."""
+"""The published crossed design, what all designs with one M x N table per factor have in common, and configurations.
+
+Joint factors move together, and a mitigation strategy keeps a factor to a small set of configurations.
+"""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import numpy as np
 import pandas as pd
@@ -15,22 +18,18 @@ from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.estimators import CROSSED, TableModel
 from mlflow_l3d.analysis.importance.estimators.crossed import with_first_order
 from mlflow_l3d.analysis.importance.estimators.missing_cells import Missing, with_reml
-from mlflow_l3d.analysis.importance.frames import golden_scores, score_table
 from mlflow_l3d.analysis.importance.importance import importance, importance_path
 from mlflow_l3d.analysis.importance.results import Importance
-from mlflow_l3d.analysis.importance.tables import Tables, usable
+from mlflow_l3d.analysis.importance.tables import Tables, golden_scores, score_table, usable
 from mlflow_l3d.analysis.intervals import LEVEL
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.cells.factors import GOLDEN_BASE, INVESTIGATION_BASE, MITIGATION_BASE
 from mlflow_l3d.designs.base import Design, Sizes
-from mlflow_l3d.designs.configurations import (
-    JOINT,
-    distinct_rows,
-    factor_members,
-    mitigated_configurations,
-    product_configurations,
-)
+from mlflow_l3d.designs.layout import Mitigation
 from mlflow_l3d.errors import ParameterError
+
+JOINT: Final = "+"
+"""Between the names of factors that are one."""
 
 
 @dataclass(frozen=True)
@@ -174,3 +173,102 @@ class CrossedDesign(TableDesign):
         columns = product_configurations(column, len(members)) if self.product else [column] * len(members)
         of_members = {name: INVESTIGATION_BASE + number for name, number in zip(members, columns, strict=True)}
         return of_members | self.mitigated(members, row, MITIGATION_BASE)
+
+
+def joint_name(members: Iterable[str], all_factors: Sequence[str]) -> str:
+    """Return the one name of a set of known factors, its members in the order of `all_factors`.
+
+    Raises
+    ------
+    ParameterError
+        If a member is listed twice; the parameter is ``factor``.
+    """
+    listed = list(members)
+    if len(set(listed)) < len(listed):
+        raise ParameterError("factor", JOINT.join(listed), "joint factors must be different factors")
+    return JOINT.join(name for name in all_factors if name in listed)
+
+
+def factor_members(name: str, all_factors: Sequence[str]) -> tuple[str, ...]:
+    """Return the factors that `name` joins, as :func:`joint_name` orders them; one for a factor alone.
+
+    A factor of an approach may itself have ``+`` in its name; its whole name is looked for first.
+    """
+    return (name,) if name in all_factors else tuple(name.split(JOINT))
+
+
+def product_configurations(column: int, members: int) -> tuple[int, ...]:
+    """Return element `column` of the cross product of `members` sets of configurations 0, 1, 2, ...
+
+    The order goes by the largest configuration in an element. The first ``b ** members`` elements are then the full
+    product of the first b configurations of every member, for every b, and an element does not depend on how many
+    columns there are.
+
+    Parameters
+    ----------
+    column
+        0-based number of the element.
+    members
+        Number of sets, at least 1.
+
+    Returns
+    -------
+    tuple of int
+        Length `members`.
+    """
+    largest = round(column ** (1 / members))
+    largest -= largest**members > column
+    rest = column - largest**members
+    element: list[int] = []
+    reached = False  # whether one of the configurations chosen so far is the largest; if none is, a later one must be
+    for left in range(members - 1, -1, -1):
+        each = (largest + 1) ** left
+        if not reached:
+            each -= largest**left
+        chosen = min(rest // each, largest) if each else largest
+        rest -= chosen * each
+        reached = reached or chosen == largest
+        element.append(chosen)
+    return tuple(element)
+
+
+def distinct_rows(mitigation: Mitigation, mitigated: Iterable[str]) -> float:
+    """Return how many rows differ before the configurations of the `mitigated` factors repeat; inf if they never do."""
+    return math.prod(len(mitigation[name]) if name in mitigation else math.inf for name in mitigated)
+
+
+def mitigated_configurations(
+    number: int, base: int, mitigated: Sequence[str], mitigation: Mitigation
+) -> dict[str, int]:
+    """Return the configuration of every mitigated factor in one row.
+
+    Parameters
+    ----------
+    number
+        0-based number of the row.
+    base
+        Where the configurations of factors without a reduced set begin.
+    mitigated
+        The factors, in the approach's order: the order of `mitigation` has no effect.
+    mitigation
+        The reduced sets.
+
+    Notes
+    -----
+    Several reduced sets go through all their combinations before one repeats, and after any number of rows each set
+    has been used evenly: row r takes element ``(r + r // lcm(P, k)) mod k`` of a set of k, where P counts the
+    combinations of the sets before it and r is counted modulo ``P k``. Without the shift, two sets of one size would
+    always move together.
+    """
+    configurations = {}
+    before = 1
+    for name in mitigated:
+        if name not in mitigation:
+            configurations[name] = base + number
+            continue
+        indices = mitigation[name]
+        size = len(indices)
+        turn = number % (before * size)
+        configurations[name] = MITIGATION_BASE + indices[(turn + turn // math.lcm(before, size)) % size]
+        before *= size
+    return configurations

@@ -11,9 +11,18 @@ import pandas as pd
 
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.cells.cell import Cell, cell_key
-from mlflow_l3d.cells.factors import OF_NO_APPROACH, TASK_FACTORS, configuration_seed, stream_seed
-from mlflow_l3d.designs.configurations import Mitigation, check_mitigation
-from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.cells.factors import (
+    GOLDEN_BASE,
+    MITIGATION_BASE,
+    OF_NO_APPROACH,
+    TASK_FACTORS,
+    configuration_seed,
+    stream_seed,
+)
+from mlflow_l3d.errors import ParameterError, unknown_name
+
+Mitigation = Mapping[str, Sequence[int]]
+"""Factor -> indices of its mitigation configurations."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +49,8 @@ class Layout(ABC):
     context_key
         Identity of everything the cells share, see :func:`mlflow_l3d.cells.cell.cell_key`.
     mitigation
-        Reduced sets of configurations, see :mod:`mlflow_l3d.designs.configurations`. They hold where a factor is
-        mitigated; in golden runs every factor varies freely.
+        Reduced sets of configurations, see :func:`mlflow_l3d.designs.crossed.mitigated_configurations`. They hold where
+        a factor is mitigated; in golden runs every factor varies freely.
     product
         Whether the columns of a joint factor are the cross product of its members' configurations.
     """
@@ -157,6 +166,23 @@ class Layout(ABC):
         keys["factor"] = rank.mask(cells["phase"].eq("base"), -1).fillna(len(factors))
         ordered = pd.DataFrame(keys).sort_values(list(cls.votes_by), kind="stable")
         return cells.loc[ordered.index].reset_index(drop=True)
+
+
+def check_mitigation(mitigation: Mitigation, all_factors: Sequence[str]) -> None:
+    """Check the names and the indices.
+
+    Raises
+    ------
+    ParameterError
+        For a factor that the approach does not have, an empty set, an index outside [0, 1000000), or one twice.
+    """
+    most = GOLDEN_BASE - MITIGATION_BASE
+    for name, indices in mitigation.items():
+        if name not in all_factors:
+            raise unknown_name("mitigation", name, all_factors)
+        if not indices or len(set(indices)) < len(indices) or min(indices) < 0 or max(indices) >= most:
+            text = f"{name}: {list(indices)}"
+            raise ParameterError("mitigation", text, f"must be different configurations from 0 to {most - 1}")
 
 
 def check_number(name: str, value: int, low: int, high: int) -> None:

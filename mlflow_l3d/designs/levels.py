@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from mlflow_l3d.analysis.importance.estimators import LEVELS
 from mlflow_l3d.cells.cell import Cell, cell_key
 from mlflow_l3d.designs import words
-from mlflow_l3d.designs.configurations import JOINT
-from mlflow_l3d.designs.crossed import CrossedDesign
+from mlflow_l3d.designs.crossed import JOINT, CrossedDesign
 from mlflow_l3d.errors import ParameterError
 
 

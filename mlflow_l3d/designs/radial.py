@@ -8,20 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.checks.report import PAIR_CHECKS
+from mlflow_l3d.analysis.importance.checks import PAIR_CHECKS
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.estimators import RADIAL
 from mlflow_l3d.analysis.importance.estimators.missing_cells import Missing
 from mlflow_l3d.analysis.importance.estimators.nested import radial_estimate
-from mlflow_l3d.analysis.importance.frames import placed_scores
 from mlflow_l3d.analysis.importance.importance import radial_importance
 from mlflow_l3d.analysis.importance.results import Importance
-from mlflow_l3d.analysis.importance.tables import Tables, usable
+from mlflow_l3d.analysis.importance.tables import Tables, placed_scores, usable
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.cells.factors import RADIAL_BASE, SWAP_BASE
 from mlflow_l3d.designs.base import Design, Sizes
-from mlflow_l3d.designs.configurations import factor_members
+from mlflow_l3d.designs.crossed import factor_members
 from mlflow_l3d.designs.layout import check_number
 from mlflow_l3d.designs.words import Words
 from mlflow_l3d.errors import ParameterError

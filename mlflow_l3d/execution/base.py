@@ -33,7 +33,7 @@ class Job:
         Whether the device computes the same way each time.
     cell_timeout
         Seconds that a cell may take, infinite for no limit; None is ``auto``, see
-        :mod:`mlflow_l3d.execution.calls`.
+        :class:`mlflow_l3d.execution.dispatch.Limits`.
     numerics, model_revision
         What keys of the cells say of the device, of libraries and of the model: workers of other machines compare.
     """

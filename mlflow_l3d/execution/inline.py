@@ -8,9 +8,9 @@ from mlflow_l3d.approaches.failures import LostDeviceError
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.execution.base import Job
-from mlflow_l3d.execution.calls import Queue, share
 from mlflow_l3d.execution.outcomes import run_cells
 from mlflow_l3d.execution.sessions import cells_at_once, session_of
+from mlflow_l3d.execution.workers import Queue, share
 
 
 class InlineExecutor:

@@ -13,12 +13,12 @@ import numpy.typing as npt
 
 from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.failures import check_device, failed, one_line
-from mlflow_l3d.cells.cell import Cell, Outcome
+from mlflow_l3d.cells.cell import Cell, Outcome, half, trainings, whole
 from mlflow_l3d.cells.factors import REPLICATE, TEST_SAMPLE, configuration_seed
 from mlflow_l3d.errors import L3DError, logger
 from mlflow_l3d.execution.base import Job
-from mlflow_l3d.execution.calls import half, halves, trainings, whole
 from mlflow_l3d.execution.sessions import job_of
+from mlflow_l3d.execution.workers import halves
 from mlflow_l3d.metrics.known import scores_of
 from mlflow_l3d.privacy import public_text
 from mlflow_l3d.tasks.base import Task

@@ -7,8 +7,7 @@ import os
 import signal
 import threading
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing import connection as pipes
 from multiprocessing import get_context
@@ -108,11 +107,10 @@ class ProcessPool(Pool[ProcessWorker]):
     Parameters
     ----------
     job
-        What the cells share; pickled once for all workers.
-    most
-        How many workers there may be.
-    devices
-        Given to workers in turn, the least used first.
+        What the cells share; pickled once for all workers. Its devices are given to workers in turn, the least used
+        first.
+    workers
+        How many there may be; None for the usual number.
 
     Raises
     ------
@@ -120,10 +118,9 @@ class ProcessPool(Pool[ProcessWorker]):
         If the job does not survive pickling.
     """
 
-    def __init__(self, job: Job, most: int, devices: list[str]) -> None:
-        super().__init__(most)
-        self._pickled = pickled(job, "processes")
-        self._devices = devices
+    def __init__(self, job: Job, workers: int | None, _options: Mapping[str, Value]) -> None:
+        super().__init__(workers or default_workers(job.device))
+        self._pickled, self._devices = pickled(job, "processes"), places(job.device)
 
     def start(self) -> ProcessWorker:
         """Start a process."""
@@ -180,8 +177,8 @@ def pickled(job: Job, executor: str) -> bytes:
     return content
 
 
-class PoolExecutor(ABC):
-    """Runs cells in the workers of a pool, see :func:`mlflow_l3d.execution.dispatch.dispatch`.
+class PoolExecutor:
+    """Runs cells in the workers of a `pool`, see :func:`mlflow_l3d.execution.dispatch.dispatch`.
 
     Parameters
     ----------
@@ -198,6 +195,7 @@ class PoolExecutor(ABC):
         If `workers` is not positive.
     """
 
+    pool: ClassVar[Callable[..., Pool[Any]]]
     stops_cells: ClassVar = True
     options: ClassVar[Mapping[str, Hyperparameter]] = {}
 
@@ -206,13 +204,9 @@ class PoolExecutor(ABC):
             raise ParameterError("workers", workers, "must be a positive number, or auto")
         self._job, self._workers, self._given = job, workers, complete(self.options, options)
 
-    @abstractmethod
-    def open_pool(self) -> Pool[Any]:
-        """Return the pool, which has no workers yet."""
-
     def run(self, cells: Iterable[Cell]) -> Generator[Outcome, None, None]:
         """Run the cells, and yield outcomes as they come in; errors as of every executor."""
-        return dispatch(self.open_pool, cells, self._job)
+        return dispatch(lambda: self.pool(self._job, self._workers, self._given), cells, self._job)
 
 
 class ProcessExecutor(PoolExecutor):
@@ -224,10 +218,7 @@ class ProcessExecutor(PoolExecutor):
     The usual number of workers is one per core on the CPU, else one per GPU.
     """
 
-    def open_pool(self) -> ProcessPool:
-        """Return the pool."""
-        device = self._job.device
-        return ProcessPool(self._job, self._workers or default_workers(device), places(device))
+    pool = ProcessPool
 
 
 def complete(options: Mapping[str, Hyperparameter], given: Mapping[str, Value] | None) -> dict[str, Value]:

@@ -140,12 +140,6 @@ def job_of(cell: Cell, job: Job) -> Job:
     return joint.jobs[cell.job] if isinstance(joint, JointApproach) and isinstance(cell, JointCell) else job
 
 
-def single_jobs(job: Job) -> list[Job]:
-    """Return the jobs that a job is made of: itself, unless its approach is joint."""
-    joint = job.approach
-    return [replace(each, device=job.device) for each in joint.jobs] if isinstance(joint, JointApproach) else [job]
-
-
 class JointApproach(Approach):
     """An approach whose cells come from several jobs; see :class:`JointSession`.
 

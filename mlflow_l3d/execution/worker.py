@@ -1,18 +1,19 @@
-"""What runs in a worker process: prepare once, then one call after the other until the pipe ends."""
+"""What runs in a worker, a process or an actor of Ray: prepare once, then one call after the other."""
 
 from __future__ import annotations
 
 import os
 import pickle
+import queue
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
-from typing import Final
+from typing import Any, Final
 
 from mlflow_l3d.approaches.failures import LostDeviceError, one_line
 from mlflow_l3d.approaches.progress import heard_by
@@ -21,8 +22,9 @@ from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.environment import forget_project_run, refuse_interrupts, share_device
 from mlflow_l3d.execution.outcomes import run_cells
-from mlflow_l3d.execution.sessions import cells_at_once, session_of, single_jobs
+from mlflow_l3d.execution.sessions import JointApproach, cells_at_once, session_of
 from mlflow_l3d.execution.workers import Busy, Ended, Message, Ready
+from mlflow_l3d.paths import cache_folder
 
 LOST_DEVICE: Final = 74
 """Exit code of a worker whose device takes no more work."""
@@ -174,8 +176,10 @@ def refusal(job: Job) -> str:
     Their keys name the device, its card, versions of libraries and the revision of the model (`job.numerics`,
     `job.model_revision`), found on another machine.
     """
+    joint = job.approach
+    jobs = [replace(each, device=job.device) for each in joint.jobs] if isinstance(joint, JointApproach) else [job]
     try:
-        return "; ".join(dict.fromkeys(filter(None, map(_difference, single_jobs(job)))))
+        return "; ".join(dict.fromkeys(filter(None, map(_difference, jobs))))
     except L3DError as error:
         return str(error)
 
@@ -188,3 +192,66 @@ def _difference(job: Job) -> str:
     differing = {name: value for name, value in here.items() if expected.get(name, value) != value}
     differ = ", ".join(f"{name} is {value}, not {expected[name]}" for name, value in differing.items())
     return f"what it has is not what the keys of the cells say: {differ}" if differ else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """Where an actor is: the first thing that it says."""
+
+    node: str
+    process: int
+
+
+class CellActor:
+    """A worker on a node of the cluster.
+
+    Parameters
+    ----------
+    pickled
+        The job.
+    home
+        Node of the dispatcher: elsewhere, models and features are kept in the cache folder of that machine.
+    sharers
+        How many workers share a GPU.
+    """
+
+    def __init__(self, pickled: bytes, home: str, sharers: int) -> None:
+        self._pickled, self._home, self._sharers = pickled, home, sharers
+        self._calls: queue.SimpleQueue[list[Cell] | None] = queue.SimpleQueue()
+        self._said: queue.SimpleQueue[Message | Here | None] = queue.SimpleQueue()
+
+    def serve(self) -> Iterator[list[Message | Here]]:
+        """Yield what the dispatcher is to know, all that was said since the last time at once."""
+        import ray
+
+        forget_project_run()
+        self._node = ray.get_runtime_context().get_node_id()
+        self._said.put(Here(self._node, os.getpid()))
+        threading.Thread(target=self._serve, name="l3d-serve", daemon=True).start()
+        while True:
+            messages: list[Any] = [self._said.get()]
+            with suppress(queue.Empty):
+                while True:
+                    messages.append(self._said.get_nowait())
+            last = messages[-1] is None
+            yield [message for message in messages if message is not None]
+            if last:
+                return
+
+    def give(self, cells: list[Cell] | None) -> None:
+        """Take a call; None: there are no more."""
+        self._calls.put(cells)
+
+    def answer(self) -> None:
+        """Do nothing: an answer shows that the actor is still there."""
+
+    def _serve(self) -> None:
+        try:
+            serve_calls(self._load, self._calls.get, self._said.put)
+        finally:
+            self._said.put(None)
+
+    def _load(self) -> Job:
+        job = unpickled(self._pickled)
+        share_device(self._sharers)
+        return checked(job if self._node == self._home else replace(job, cache=cache_folder()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any, Final, TypeAlias
 
@@ -115,6 +116,10 @@ class Metric:
         None if there is none, the classes are not known, or smaller is better.
         """
         return self.chance(classes) if self.chance and classes and self.greater_is_better else None
+
+
+fraction: Final = partial(Metric, range=(0.0, 1.0))
+"""Makes a metric whose values lie between 0 and 1."""
 
 
 def mean_of(of_each: OfEach) -> Score:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.metrics.base import Metric, mean_of
+from mlflow_l3d.metrics.base import Metric, fraction, mean_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -135,9 +134,7 @@ def _even(classes: int) -> float:
     return 1 / classes
 
 
-_fraction: Final = partial(Metric, range=(0.0, 1.0))
-
-F1_MACRO: Final = _fraction(
+F1_MACRO: Final = fraction(
     "f1_macro",
     f1_macro,
     chance=_even,
@@ -146,11 +143,9 @@ F1_MACRO: Final = _fraction(
     of_many=f1_macro_of_many,
 )
 METRICS: Final = (
-    _fraction("accuracy", mean_of(_is_right), chance=_even, words="share of right predictions", of_each=_is_right),
+    fraction("accuracy", mean_of(_is_right), chance=_even, words="share of right predictions", of_each=_is_right),
     *(
-        _fraction(
-            name, mean, secondary=True, words=f"mean over the classes of the share of its {what}", of_classes=mean
-        )
+        fraction(name, mean, secondary=True, words=f"mean over the classes of the share of its {what}", of_classes=mean)
         for name, mean, what in (
             ("precision_macro", _precision_macro, "predictions that are right"),
             ("recall_macro", _recall_macro, "examples that are predicted right"),
@@ -163,7 +158,7 @@ METRICS: Final = (
         range=(-1.0, 1.0),
         words="Matthews' correlation of labels and predictions, 0 where one side has one class only",
     ),
-    _fraction(
+    fraction(
         "f1_macro_published",
         _f1_macro_published,
         chance=lambda classes: 1 / (classes + 1),
@@ -181,33 +176,6 @@ class that is never predicted is 0, and so is the recall of one that never occur
 average="macro")`` of scikit-learn, to which -1 is a class like any other. One such answer multiplies the score of C
 classes by C / (C + 1), and more of them by no more.
 """
-
-
-def class_numbers(values: npt.ArrayLike, what: str, lowest: int) -> Numbers:
-    """Return class numbers as int64.
-
-    Parameters
-    ----------
-    values
-        Shape (n,).
-    what
-        What they are, for the message.
-    lowest
-        The smallest number that is allowed.
-
-    Raises
-    ------
-    ValueError
-        If they have not one axis, are not whole numbers, or one is below `lowest`.
-    """
-    array: npt.NDArray[Any] = np.asarray(values)
-    whole = array.dtype.kind in "iub" or (array.dtype.kind == "f" and bool((array == np.trunc(array)).all()))
-    if array.ndim != 1 or not (whole or not array.size):
-        raise ValueError(f"{what} must be one axis of whole class numbers, got shape {array.shape} of {array.dtype}")
-    numbers: Numbers = array.astype(np.int64, copy=False)
-    if numbers.size and int(numbers.min()) < lowest:
-        raise ValueError(f"{what} must be {lowest} or above, got {int(numbers.min())}")
-    return numbers
 
 
 REASONS: Final = {
@@ -232,4 +200,4 @@ def unparsed_reasons(cells: pd.DataFrame) -> str:
     names = {reason: f"unparsed_{reason}_share" for reason in REASONS}
     shares = {reason: cells[name].fillna(0.0).mean() for reason, name in names.items() if name in cells}
     ordered = sorted((reason for reason in shares if shares[reason] > 0), key=lambda reason: -shares[reason])
-    return ", ".join(f"{shares[reason]:.1%} {REASONS[reason]}" for reason in ordered)
+    return ", ".join(f"{100 * shares[reason]:.1f} % {REASONS[reason]}" for reason in ordered)

@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.metrics.classification import UNPARSED, class_numbers
-from mlflow_l3d.metrics.regression import numbers
+from mlflow_l3d.metrics.classification import UNPARSED, Numbers
+from mlflow_l3d.metrics.regression import Floats
 
 Array = npt.NDArray[Any]
 
@@ -106,8 +106,7 @@ def _reference(value: Any) -> str:
 
 def _tags(value: Any) -> str:
     wanted = "must be a list of tags"
-    tags = _members(_parsed(value, wanted), wanted)
-    return _json([_text(str(each) if _whole(each) else each) for each in tags])
+    return _json(_names(_parsed(value, wanted), wanted))
 
 
 def _ranking(value: Any) -> str:
@@ -133,11 +132,15 @@ def _relevant(value: Any) -> str:
 
 
 def _ids(value: Any) -> list[str]:
-    wanted = "must be a list of ids, best first"
-    ids = [_text(str(each) if _whole(each) else each) for each in _members(value, wanted)]
+    ids = _names(value, "must be a list of ids, best first")
     if len(set(ids)) < len(ids):
         raise ValueError("has an id twice")
     return ids
+
+
+def _names(value: Any, wanted: str) -> list[str]:
+    """Return the texts in a list; whole numbers become such."""
+    return [_text(str(each) if _whole(each) else each) for each in _members(value, wanted)]
 
 
 def _whole(value: Any) -> bool:
@@ -172,6 +175,57 @@ def check_tags(labels: Array, predictions: Array) -> None:
     if sizes and all(tokens != tags for tokens, tags in sizes):
         each = f"in every text, {sizes[0][1]} for {sizes[0][0]} in the first"
         raise ValueError(f"another number of tags than tokens {each}; give one tag per token (labels are JSON lists)")
+
+
+def class_numbers(values: npt.ArrayLike, what: str, lowest: int) -> Numbers:
+    """Return class numbers as int64.
+
+    Parameters
+    ----------
+    values
+        Shape (n,).
+    what
+        What they are, for the message.
+    lowest
+        The smallest number that is allowed.
+
+    Raises
+    ------
+    ValueError
+        If they have not one axis, are not whole numbers, or one is below `lowest`.
+    """
+    array: npt.NDArray[Any] = np.asarray(values)
+    whole = array.dtype.kind in "iub" or (array.dtype.kind == "f" and bool((array == np.trunc(array)).all()))
+    if array.ndim != 1 or not (whole or not array.size):
+        raise ValueError(f"{what} must be one axis of whole class numbers, got shape {array.shape} of {array.dtype}")
+    numbers: Numbers = array.astype(np.int64, copy=False)
+    if numbers.size and int(numbers.min()) < lowest:
+        raise ValueError(f"{what} must be {lowest} or above, got {int(numbers.min())}")
+    return numbers
+
+
+def numbers(values: npt.ArrayLike, what: str) -> Floats:
+    """Return numbers as a copy in float64.
+
+    Parameters
+    ----------
+    values
+        Shape (n,).
+    what
+        What they are, for the message.
+
+    Raises
+    ------
+    ValueError
+        If they have not one axis, or something is not a finite number.
+    """
+    array: npt.NDArray[Any] = np.asarray(values)
+    if array.ndim != 1 or array.dtype.kind not in "iufb":
+        raise ValueError(f"{what} must be one axis of numbers, got shape {array.shape} of {array.dtype}")
+    copied: Floats = array.astype(np.float64)
+    if not np.isfinite(copied).all():
+        raise ValueError(f"{what} must be finite, {int((~np.isfinite(copied)).sum())} are not")
+    return copied
 
 
 CLASSES: Final = Form(

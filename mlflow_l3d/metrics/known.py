@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from mlflow_l3d import registry
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.metrics import classification, lists, regression, texts
+from mlflow_l3d.metrics import classification, regression, sequences
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.forms import form_of
 
@@ -50,8 +50,7 @@ def registered() -> Mapping[str, Metric]:
 
     An entry point that cannot be used is left out with a warning, so that a broken package costs its metric only.
     """
-    ours = (classification, regression, texts, lists)
-    metrics = {metric.name: metric for each in ours for metric in each.METRICS}
+    metrics = {metric.name: metric for each in (classification, regression, sequences) for metric in each.METRICS}
     for name in registry.names("metric"):
         try:
             metric = registry.load("metric", name)

@@ -57,31 +57,7 @@ METRICS: Final = (
     _error("mae", mean_of(_absolute), of_each=_absolute, words="mean absolute error, in the unit of the labels"),
     _error("rmse", _rmse, words="root of the mean squared error, in the unit of the labels"),
 )
-"""Metrics of predicted numbers. Each equals that of scipy or scikit-learn."""
-
-
-def numbers(values: npt.ArrayLike, what: str) -> Floats:
-    """Return numbers as a copy in float64.
-
-    Parameters
-    ----------
-    values
-        Shape (n,).
-    what
-        What they are, for the message.
-
-    Raises
-    ------
-    ValueError
-        If they have not one axis, or something is not a finite number.
-    """
-    array: npt.NDArray[Any] = np.asarray(values)
-    if array.ndim != 1 or array.dtype.kind not in "iufb":
-        raise ValueError(f"{what} must be one axis of numbers, got shape {array.shape} of {array.dtype}")
-    copied: Floats = array.astype(np.float64)
-    if not np.isfinite(copied).all():
-        raise ValueError(f"{what} must be finite, {int((~np.isfinite(copied)).sum())} are not")
-    return copied
+"""Metrics of predicted numbers. Each equals that of scikit-learn, or of scipy."""
 
 
 def unit_length(values: Floats) -> Floats:

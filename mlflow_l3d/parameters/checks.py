@@ -14,7 +14,7 @@ from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach, defect
 from mlflow_l3d.approaches.cured.approach import Cured
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
-from mlflow_l3d.errors import ParameterError, imported, unknown_name
+from mlflow_l3d.errors import ParameterError, imported, renamed, unknown_name
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.forms import form_of
 from mlflow_l3d.metrics.known import check_installed, of_kind, registered
@@ -91,10 +91,8 @@ def _options(options: str | Mapping[str, Any], executor: str, known: Mapping[str
     check_names(name, options, known)
     read = {}
     for key, value in options.items():
-        try:
+        with renamed(f"{name}.{key}"):
             read[key] = known[key].parse(key, value)
-        except ParameterError as error:
-            raise ParameterError(f"{name}.{key}", error.value, error.allowed, error.fix) from None
     return read
 
 

@@ -3,19 +3,46 @@
 from __future__ import annotations
 
 import inspect
+import math
 import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from mlflow_l3d.annotations import Of
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.parameters.values import Choice, Flag, Number, Registered, Values, Whole, as_text, check_names
+from mlflow_l3d.parameters.values import Choice, Flag, Number, Values, Whole, as_text, check_names
 
 F = TypeVar("F", bound=Callable[..., Any])
 Auto = Literal["auto"] | None
 No = Literal["none"] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Of:
+    """What a declaration says in addition to the type: ``name: Annotated[type, Of(...)]``.
+
+    Attributes
+    ----------
+    default, help
+        The default as it is typed on the command line, and one line of help.
+    low, high
+        Bounds of a number: those of a whole number are allowed values, those of another are not.
+    closed
+        Whether `low` is allowed for a number that is not whole.
+    registered
+        Whether the value is the name of an entry point.
+    approach
+        The one approach that takes the parameter, which the shown help begins with; empty if every approach does.
+    """
+
+    default: str
+    help: str
+    low: float = 0
+    high: float = math.inf
+    closed: bool = False
+    registered: bool = False
+    approach: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +170,7 @@ def _parameter(name: str, kind: Any, of: Of) -> Parameter:
     elif int in parts and str not in parts:
         values = Whole(of.low, of.high, words)
     elif of.registered:
-        values = Registered(name, words)
+        values = Choice(words, name)
     elif words and str not in parts:
         values = Choice(words)
     help_text = f"approach={of.approach}: {of.help}" if of.approach else of.help

@@ -1,11 +1,11 @@
-"""What a search hands over: its subject, and ``hyperparameters.json``, written and read here."""
+"""What a search hands over: its subject, its values in ``hyperparameters.json``, and what is doubtful about them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 import numpy as np
 
@@ -14,11 +14,13 @@ from mlflow_l3d.approaches.cured.approach import Cured
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.cells.cell import Cell, content_key
 from mlflow_l3d.cells.factors import TASK_FACTORS
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.values import public_name
 from mlflow_l3d.report.numbers import share_text
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray, SplitSettings
 
+SourceName = Literal["default", "paper", "search", "file", "inline"]
 SCHEMA: Final = 1
 """Schema of ``hyperparameters.json``."""
 _SETTINGS: Final = ("num_labelled", "test_size", "test_selection", "fixed_seed", "train_fraction", "reference_size")
@@ -63,6 +65,38 @@ class Subject:
     def key(self) -> str:
         """Value of the tag ``l3d.search_subject`` of a search of this task, approach and model."""
         return content_key({"task": self.task_fingerprint, "approach": self.approach, "model": self.model_revision})
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the hyperparameters of an investigation came from.
+
+    Attributes
+    ----------
+    source
+        The kind.
+    search_run_id
+        The search that found them, the empty text where none did; of a file, the search that wrote it.
+    overridden
+        Names of those that were given in addition to the source.
+    searched
+        The content of the search's ``hyperparameters.json``; empty where no search is behind them.
+    notes
+        What is doubtful, one sentence each.
+    values
+        The given values, before the approach completed it: what is not named here may follow from what is.
+    """
+
+    source: SourceName = "default"
+    search_run_id: str = ""
+    overridden: tuple[str, ...] = ()
+    searched: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        """Return the origin as JSON types, for ``investigation.json``."""
+        return {"source": self.source, "search_run_id": self.search_run_id or None, "overridden": list(self.overridden)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +147,41 @@ def search_document(
         "searched_on": [dict(seeds) for seeds in searched_on],
         "settings": {name: settings[name] for name in _SETTINGS},
     }
+
+
+def searched_values(
+    name: str, found: FoundSearch, subject: Subject, overrides: Mapping[str, Value]
+) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    """Return the values that a search found, and what is doubtful about them here, one sentence each.
+
+    Parameters
+    ----------
+    name
+        What the user named: a run or a file.
+    found, subject, overrides
+        The search, what is trained on what here, and values that win.
+
+    Raises
+    ------
+    ParameterError
+        If it is not what a search leaves, or was a search of another approach.
+    """
+    document = found.document
+    if not well_formed(document):
+        allowed = f"is not the hyperparameters.json (schema {SCHEMA}) that a search leaves"
+        raise ParameterError("hyperparameters", name, allowed, "Search again, or give the values themselves.")
+    if document.get("approach") != subject.approach:
+        what = f"search {found.run_id}" if found.run_id else "this search"
+        allowed = f"{what} was one of approach={document.get('approach')}, not of {subject.approach}"
+        raise ParameterError("hyperparameters", name, allowed)
+    values = document["hyperparameters"]
+    other_values = [
+        f"with {each}={values[each]}, and are used with {each}={value}"
+        for each, value in overrides.items()
+        if each in values and values[each] != value
+    ]
+    notes = (*differences(document, subject), *other_values)
+    return values, tuple(f"Hyperparameters were searched {note}." for note in notes)
 
 
 def is_search_document(values: Mapping[str, Any]) -> bool:
@@ -202,15 +271,12 @@ def splits_of(
         One a configuration of the search: seed of each factor of the split. An empty one where no factor of the split
         has an effect: every cell then has this split.
     """
-    if document.get("task_fingerprint") != fingerprint or not _same_settings(document, settings):
+    recorded: Mapping[str, Any] = document.get("settings", {})
+    searched = {**asdict(settings), "reference_size": 0, **recorded}
+    are_same = recorded and all(searched[name] == getattr(settings, name) for name in _SETTINGS)
+    if document.get("task_fingerprint") != fingerprint or not are_same:
         return ()
     active = [name for name in TASK_FACTORS if name in factors]
     searched_on = [seeds for seeds in document.get("searched_on", []) if set(active) <= set(seeds)]
     found = dict.fromkeys(tuple((name, int(seeds[name])) for name in active) for seeds in searched_on)
     return tuple(map(dict, found))
-
-
-def _same_settings(document: Mapping[str, Any], settings: SplitSettings) -> bool:
-    recorded: Mapping[str, Any] = document.get("settings", {})
-    searched = {**asdict(settings), "reference_size": 0, **recorded}
-    return bool(recorded) and all(searched[name] == getattr(settings, name) for name in _SETTINGS)

@@ -10,7 +10,6 @@ from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.hyperparameters import Value
-from mlflow_l3d.approaches.own_parameters import OWN_PARAMETERS
 from mlflow_l3d.cells.factors import TASK_FACTORS, configuration_seed
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.base import Metric
@@ -18,14 +17,14 @@ from mlflow_l3d.metrics.known import named, registered, split_direction
 from mlflow_l3d.parameters import checks
 from mlflow_l3d.parameters.cures import cured, text_of
 from mlflow_l3d.parameters.declaration import Arguments, Parameters, read_arguments
-from mlflow_l3d.parameters.search_document import Searches, Subject
-from mlflow_l3d.parameters.sources import Origin, choose
+from mlflow_l3d.parameters.search_document import Origin, Searches, Subject
+from mlflow_l3d.parameters.shared import OWN_PARAMETERS
+from mlflow_l3d.parameters.sources import choose
 from mlflow_l3d.parameters.values import Choice, public_name
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.privacy import public_value
-from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.base import NoParts, Task
 from mlflow_l3d.tasks.kinds import Reading
-from mlflow_l3d.tasks.predefined_split import NoParts
 from mlflow_l3d.tasks.resolve import ReadTask, bind_task, load_task
 from mlflow_l3d.tasks.settings import SplitSettings
 
@@ -78,11 +77,17 @@ class Setup:
             for name, value in self.hyperparameters.items()
         }
 
+    @property
+    def similar(self) -> dict[str, str]:
+        """The parameters that cells of about the same cost share: a hyperparameter such as `trainable`, too."""
+        label = self.approach.label(self.hyperparameters)
+        variant = {name: label for name, value in self.hyperparameters.items() if value == label}
+        return {"task": self.task.name, "approach": self.approach.name, "model": self.model or "none", **variant}
+
     def title(self, first: str) -> str:
         """Return the name of a run: what is looked at, on which task, with which approach and other model."""
-        approach = self.approach
-        other = self.model if self.model != public_name(approach.default_model) else ""
-        parts = (first, self.task.name, approach.label(self.hyperparameters), other.rpartition("/")[2])
+        other = self.model if self.model != public_name(self.approach.default_model) else ""
+        parts = (first, self.task.name, self.approach.label(self.hyperparameters), other.rpartition("/")[2])
         return " · ".join(filter(None, dict.fromkeys(parts)))
 
     @property

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Final, Literal, TypedDict
+from typing import Annotated, Any, Final, Literal, TypedDict, get_type_hints
 
-from mlflow_l3d.annotations import Of
-from mlflow_l3d.approaches.own_parameters import OwnParameters
-from mlflow_l3d.parameters.declaration import Auto, declared
+from mlflow_l3d.parameters.declaration import Auto, Of, declared
 
 MOST_RUNS: Final = 1_000_000
 """Beyond, columns would use the configurations of rows, and rows those of golden runs."""
@@ -39,6 +37,28 @@ class Approach(TypedDict, total=False):
             registered=True,
         ),
     ]
+
+
+class OwnParameters(TypedDict, total=False):
+    """Those that only one approach takes."""
+
+    command: Annotated[str, Of("", "program and its arguments, with {factor} in place of a seed", approach="command")]
+    uri: Annotated[str, Of("", "folder of an MLflow project, or address of a git repository", approach="project")]
+    entry_point: Annotated[str, Of("main", "entry point of the project, or a script", approach="project")]
+    project_parameters: Annotated[
+        Settings,
+        Of(
+            "",
+            "name=value pairs or JSON, with {factor} in place of a seed: seed={data_order},epochs=3",
+            approach="project",
+        ),
+    ]
+
+
+OWN_PARAMETERS: Final[Mapping[str, Of]] = {
+    name: hint.__metadata__[0] for name, hint in get_type_hints(OwnParameters, include_extras=True).items()
+}
+"""Name -> declaration of those."""
 
 
 class Trained(OwnParameters, total=False):

@@ -1,4 +1,4 @@
-"""Where hyperparameters come from: typed values, a file, a finished search, or what the papers' authors published."""
+"""Where hyperparameters come from: typed values, a file, a search or a paper, whose other settings are known, too."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach, resolve_hyperparameters
+from mlflow_l3d.approaches.hooks import PublishedStudy
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.approaches.models.references import target
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.parameters.declaration import Arguments
 from mlflow_l3d.parameters.search_document import (
-    SCHEMA,
     FoundSearch,
+    Origin,
     Searches,
+    SourceName,
     Subject,
-    differences,
     is_search_document,
-    well_formed,
+    searched_values,
 )
-from mlflow_l3d.parameters.values import as_text, file_text, json_of
-
-SourceName = Literal["default", "paper", "search", "file", "inline"]
+from mlflow_l3d.parameters.values import Choice, as_text, file_text, json_of
 
 NAMES: Final[Mapping[str, SourceName]] = {"default": "default", "paper": "paper", "latest": "search"}
 _ALLOWED: Final = (
@@ -132,38 +132,6 @@ ValuesFor = Callable[[str, Mapping[str, Value]], Mapping[str, Value] | None]
 """Task and what the user gives -> published hyperparameters; None if there are none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where the hyperparameters of an investigation came from.
-
-    Attributes
-    ----------
-    source
-        The kind.
-    search_run_id
-        The search that found them, the empty text where none did; of a file, the search that wrote it.
-    overridden
-        Names of those that were given in addition to the source.
-    searched
-        The content of the search's ``hyperparameters.json``; empty where no search is behind them.
-    notes
-        What is doubtful, one sentence each.
-    values
-        The given values, before the approach completed it: what is not named here may follow from what is.
-    """
-
-    source: SourceName = "default"
-    search_run_id: str = ""
-    overridden: tuple[str, ...] = ()
-    searched: Mapping[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    values: Mapping[str, Any] = field(default_factory=dict)
-
-    def document(self) -> dict[str, Any]:
-        """Return the origin as JSON types, for ``investigation.json``."""
-        return {"source": self.source, "search_run_id": self.search_run_id or None, "overridden": list(self.overridden)}
-
-
 def choose(
     asked: str | Mapping[str, Any],
     approach: Approach,
@@ -197,7 +165,7 @@ def choose(
     checked = resolve_hyperparameters(approach, given.overrides)  # cheap mistakes first
     overrides = {name: checked[name] for name in given.overrides}
     values: Mapping[str, Any] = given.values
-    origin = Origin(given.source)
+    origin, found = Origin(given.source), None
     if given.source == "paper":
         values, notes = _published(given.text, approach, overrides, subject(), published or approach.published)
         origin = Origin("paper", notes=notes)
@@ -205,12 +173,13 @@ def choose(
         if searches is None:
             why = "a search can only be looked up on a tracking server. Give a file or values."
             raise L3DError(f"hyperparameters={given.text}: {why}")
-        about = subject()
-        values, origin = _searched(given, searches(given.name, about), about, overrides)
+        found = searches(given.name, subject())
     elif is_search_document(values):
         run_id = values.get("search_run_id")  # it becomes a tag, so nothing but an id passes
         found = FoundSearch(run_id if isinstance(run_id, str) and RUN_ID.fullmatch(run_id) else "", values)
-        values, origin = _searched(given, found, subject(), overrides)
+    if found is not None:
+        values, notes = searched_values(given.name, found, subject(), overrides)
+        origin = Origin(given.source, found.run_id, searched=found.document, notes=notes)
     own = {**values, **overrides}
     try:
         complete = approach.complete(resolve_hyperparameters(approach, own))
@@ -245,23 +214,73 @@ def _published(
     return values, (*notes, f"{note}; whether they suit {subject.model} was not looked at.")
 
 
-def _searched(
-    given: Given, found: FoundSearch, subject: Subject, overrides: Mapping[str, Value]
-) -> tuple[Mapping[str, Any], Origin]:
-    """Return the values that a search found, after a look at what it was a search of."""
-    document = found.document
-    if not well_formed(document):
-        allowed = f"is not the hyperparameters.json (schema {SCHEMA}) that a search leaves"
-        raise ParameterError("hyperparameters", given.name, allowed, "Search again, or give the values themselves.")
-    if document.get("approach") != subject.approach:
-        what = f"search {found.run_id}" if given.source == "search" else "this search"
-        allowed = f"{what} was one of approach={document.get('approach')}, not of {subject.approach}"
-        raise ParameterError("hyperparameters", given.name, allowed)
-    values = document["hyperparameters"]
-    other_values = [
-        f"with {name}={values[name]}, and are used with {name}={value}"
-        for name, value in overrides.items()
-        if name in values and values[name] != value
-    ]
-    notes = [f"Hyperparameters were searched {note}." for note in (*differences(document, subject), *other_values)]
-    return values, Origin(given.source, search_run_id=found.run_id, searched=document, notes=tuple(notes))
+PUBLISHED: Final = "crossed"
+"""The design of the paper."""
+
+
+def as_published(asked: Arguments, approach: Approach) -> tuple[Arguments, tuple[str, ...]]:
+    """Return the parameters with those of the paper in place of `auto`, and a sentence on what differs from the paper.
+
+    Parameters
+    ----------
+    asked
+        The arguments. Without ``hyperparameters=paper`` they are returned as they are.
+    approach
+        The approach; nothing changes for one without a published study.
+
+    Raises
+    ------
+    ParameterError
+        If the paper has several models and none is named, or a published rate does not suit the approach's own model.
+    """
+    study, source = approach.published_study, parse(asked["hyperparameters"])
+    if study is None or source.source != "paper":
+        return asked, ()
+    asked = asked.changed(model=_model(asked["model"], study, approach, rate_is_given=study.rate in source.overrides))
+    if "mitigation_runs" not in asked:  # a search has no runs of its own
+        return asked, ()
+    if asked["design"] == "auto":
+        asked = asked.changed(design=PUBLISHED)
+    design = registry.load("design", asked["design"])
+    if (asked["mitigation_runs"], asked["stop"]) == ("auto", "none") and getattr(design, "has_columns", False):
+        asked = asked.changed(mitigation_runs=study.mitigation_runs)
+    if asked["metric"] == "auto":
+        asked = asked.changed(metric=study.metric)
+    return asked, _differences(asked.texts, study, baseline=getattr(design, "baseline", False))
+
+
+def _model(model: str, study: PublishedStudy, approach: Approach, *, rate_is_given: bool) -> str:
+    """Return the model that is meant."""
+    named = study.models[0] if len(study.models) == 1 else str(Choice(study.models))
+    if model == "auto":
+        if len(study.models) > 1:
+            allowed = f"the paper has several models for {approach.name}, and hyperparameters=paper needs to know which"
+            raise ParameterError("model", model, allowed, f"Use model={named}.")
+        return study.models[0]
+    if study.rate and model == approach.default_model and not rate_is_given:
+        allowed = f"is not a model that the published {study.rate} was found for; it is far smaller"
+        fix = f"Use model={named}, or give a rate (hyperparameters=paper,{study.rate}=...), or leave paper out."
+        raise ParameterError("model", model, allowed, fix)
+    return model
+
+
+def _differences(texts: Mapping[str, str], study: PublishedStudy, *, baseline: bool) -> tuple[str, ...]:
+    """Return what is not as the paper has it, in one sentence; models are another one's business."""
+    rows, columns, examples = study.mitigation_runs, study.investigation_runs, study.examples
+    theirs = {
+        "design": (PUBLISHED, *((texts["design"],) if baseline else ())),
+        "investigation_runs": (str(columns),),
+        "mitigation_runs": (str(rows),),
+        "golden_runs": (str(rows * columns), "auto"),
+        "joint": ("paired",),
+        "mitigation": ("none",),
+        "stop": ("none",),
+        "metric": (study.metric,),
+        "num_labelled": (str(examples), "auto"),
+        "test_size": (str(examples), "auto"),
+        "test_selection": ("label_selection",),
+        "reference_size": ("0",),
+    }
+    others = {name: texts[name] for name, values in theirs.items() if texts[name].strip() not in values}
+    text = ", ".join(f"{name}={value} ({theirs[name][0]})" for name, value in others.items())
+    return (f"Not as in the paper, whose values are in brackets: {text}.",) if others else ()

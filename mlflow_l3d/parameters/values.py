@@ -1,36 +1,46 @@
-"""Values as they are typed: what a parameter may be, and names that others may see."""
+"""Values as they are typed: what a parameter may be, the names that others may see, and whole paths, kept here."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
+import shlex
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePath
 from typing import Any
 
 from mlflow_l3d import registry
-from mlflow_l3d.approaches.own_parameters import OWN_PARAMETERS
 from mlflow_l3d.errors import ParameterError, unknown_name
-from mlflow_l3d.paths import unique_pairs, working_folder
-from mlflow_l3d.privacy import public_text, public_value
+from mlflow_l3d.paths import cache_folder, read_notes, unique_pairs, working_folder, write_whole
+from mlflow_l3d.privacy import HIDDEN, public_text, public_value
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One name of a closed list."""
+    """One name of a closed list, or, if `parameter` is a key of `mlflow_l3d.registry.GROUPS`, one that is installed."""
 
-    names: tuple[str, ...]
+    words: tuple[str, ...]
+    parameter: str = ""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that is allowed now."""
+        return (*self.words, *registry.names(self.parameter)) if self.parameter else self.words
+
+    @cache  # noqa: B019 - there are few
     def __str__(self) -> str:
-        return f"{', '.join(self.names[:-1])} or {self.names[-1]}"
+        *others, last = self.names
+        return f"{', '.join(others)} or {last}"
 
     def read(self, name: str, value: object) -> str:
         """Return the value of the parameter `name`, or raise a ParameterError."""
-        if value not in self.names:
-            raise unknown_name(name, as_text(name, value), self.names)
+        if value not in (names := self.names):
+            raise unknown_name(name, as_text(name, value), names)
         return str(value)
 
 
@@ -38,33 +48,12 @@ class Choice:
 class Flag(Choice):
     """True or false."""
 
-    names: tuple[str, ...] = ("true", "false")
+    words: tuple[str, ...] = ("true", "false")
 
     def read(self, name: str, value: object) -> Any:
         """Return the value of the parameter `name`, or raise a ParameterError."""
         word = str(value).lower() if isinstance(value, str | bool) else value
         return Choice.read(self, name, word) == "true"
-
-
-@dataclass(frozen=True, slots=True)
-class Registered:
-    """The name of an entry point of the group of `parameter` (`mlflow_l3d.registry.GROUPS`), or one of `words`."""
-
-    parameter: str
-    words: tuple[str, ...] = ()
-
-    @cache  # noqa: B019 - there are few
-    def __str__(self) -> str:
-        return str(self.choice)
-
-    @property
-    def choice(self) -> Choice:
-        """What is installed now."""
-        return Choice((*self.words, *registry.names(self.parameter)))
-
-    def read(self, name: str, value: object) -> str:
-        """Return the value of the parameter `name`, or raise a ParameterError."""
-        return self.choice.read(name, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +105,7 @@ class Whole(Number):
         return number
 
 
-Values = Choice | Registered | Number
+Values = Choice | Number
 
 
 def check_names(
@@ -176,10 +165,9 @@ def as_text(name: str, value: object) -> str:
 
 def public_parameter(name: str, value: str) -> str:
     """Return the value of a parameter as it may be shown and logged: no private folder, no credential."""
-    text = OWN_PARAMETERS[name].text if name in OWN_PARAMETERS else ""
-    if text == "words" or name == "candidate":
+    if name in ("command", "project_parameters", "candidate"):
         return public_words(value)
-    return public_value(name, public_name(value.removeprefix("file://") if text == "address" else value))
+    return public_value(name, public_name(value.removeprefix("file://") if name == "uri" else value))
 
 
 def pairs(text: str) -> dict[str, str]:
@@ -203,3 +191,66 @@ def public_name(value: str) -> str:
     if value.startswith(("/", "~", "\\")) or re.match(r"[^\W\d_]:", value):
         return PurePath(value.replace("\\", "/")).name
     return value
+
+
+def keep_whole(key: str, given: Mapping[str, str]) -> None:
+    """Keep the parameters of the study with this context key that runs hold with parts of paths; no credentials."""
+    public = {name: public_parameter(name, value) for name, value in given.items()}
+    whole = {name: value for name, value in given.items() if value != public[name] and HIDDEN not in public[name]}
+    if whole:
+        write_whole(cache_folder() / "whole_paths" / f"{key}.json", json.dumps(whole))
+
+
+def kept_whole(key: str | None) -> dict[str, str]:
+    """Return the parameters that were kept for this context key; nothing on another machine."""
+    return read_notes(cache_folder() / "whole_paths" / f"{key}.json") if key else {}
+
+
+def with_whole_paths(command: str, whole: str) -> str:
+    """Return a command with the paths of another one, if it has their last parts and this folder no such file.
+
+    Last parts that two words have in common stay as they are.
+
+    Examples
+    --------
+    >>> with_whole_paths("python train_x.py --seed {seed} --lr 1", "python /opt/train_x.py --seed {seed}")
+    'python /opt/train_x.py --seed {seed} --lr 1'
+    """
+    words = dict.fromkeys(shlex.split(whole))
+    lasts = Counter(map(public_words, words))
+    for word in words:
+        last = public_words(word)  # a number is rather the value of an option
+        if last not in ("", word) and lasts[last] == 1 and not last.isdecimal() and not Path(last).exists():
+            path = shlex.quote(word).replace("\\", r"\\")
+            command = re.sub(rf"(?<!\S)(['\"]?){re.escape(last)}\1(?!\S)", path, command)
+    return command
+
+
+def with_typed_paths(text: str, typed: Mapping[str, object]) -> str:
+    r"""Return what a command prints with the whole paths of its parameters, in the commands that it prints.
+
+    Examples
+    --------
+    >>> with_typed_paths("Next:\n    mlflow-l3d investigate a.csv --seeds 3", {"task": "/data/a.csv"})
+    'Next:\n    mlflow-l3d investigate /data/a.csv --seeds 3'
+    """
+    whole: dict[str, str] = {}
+    for name, value in typed.items():
+        words = [str(value)]
+        if name == "command":
+            with suppress(ValueError):  # several commands, as JSON
+                words = shlex.split(str(value))
+        shown = {public_parameter(name, word): word for word in words}
+        whole |= {shlex.quote(short): shlex.quote(word) for short, word in shown.items() if _is_elsewhere(short, word)}
+    lines = text.split("\n")
+    for place, line in enumerate(lines):
+        for short, word in whole.items() if line.startswith("    mlflow-l3d ") else ():
+            parts = re.split(rf"(?<!\S){re.escape(short)}(?!\S)", line)
+            lines[place] = line = word.join(parts) if len(parts) == 2 else line
+    return "\n".join(lines)
+
+
+def _is_elsewhere(short: str, word: str) -> bool:
+    """Return whether a path was shortened, and its last part names nothing else: a number, a credential, this file."""
+    is_path = short not in ("", word) and not short.isdecimal() and HIDDEN not in short
+    return is_path and Path(short).absolute() != Path(word).expanduser()

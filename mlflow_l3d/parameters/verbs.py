@@ -55,7 +55,7 @@ class Verb:
         Parameter -> the value for which the command calls another function without it, and its ``module:function``.
     returns
         ``module:name`` of the classes of what it returns; they are public, too, and `load` reads them by their fields
-        (:mod:`mlflow_l3d.studies.result_file`).
+        (:mod:`mlflow_l3d.studies.files`).
     plans
         ``module:function`` of what says what there is to do and trains nothing: the command calls it for ``--dry-run``,
         a parameter that each verb with such a function has.
@@ -136,7 +136,7 @@ def verbs() -> Mapping[str, Verb]:
 
 
 FIXED: Final[Mapping[str, Mapping[str, str]]] = {
-    "Finished studies": {"load": "mlflow_l3d.studies.evaluation.run"},
+    "Finished studies": {"load": "mlflow_l3d.studies.evaluation.finished"},
     "Your own training": {
         "FunctionApproach": "mlflow_l3d.approaches.functions.approach",
         "training": "mlflow_l3d.approaches.functions.estimator",

@@ -40,10 +40,7 @@ def write_suite(summary: Mapping[str, Any], folder: Path) -> None:
     paths = folder.glob("seed-*/*.json")
     remembered = {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in paths}
     parameters = {"alpha": str(summary["alpha"])}
-    with (
-        tempfile.TemporaryDirectory() as scratch,
-        auxiliary_run(client, None, role=_ROLE, title="pytest --l3d", parameters=parameters) as run,
-    ):
+    with auxiliary_run(client, None, role=_ROLE, title="pytest --l3d", parameters=parameters) as run:
         for name, content in {_FILE: remembered, "suite.json": summary}.items():
-            (Path(scratch) / name).write_text(json.dumps(content, allow_nan=False), encoding="utf-8")
-        run.finish(Path(scratch), metrics=metrics, tags={})
+            (run.folder / name).write_text(json.dumps(content, allow_nan=False), encoding="utf-8")
+        run.finish(metrics=metrics, tags={})

@@ -8,8 +8,9 @@ from typing import Final
 import pytest
 
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.pytest_luck.memory import LARGEST
 
+LARGEST: Final = 1e100
+"""Score, in size, whose square is still a number."""
 __tracebackhide__ = True  # pytest shows the line of the test, not of this file
 
 

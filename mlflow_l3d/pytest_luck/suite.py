@@ -18,8 +18,7 @@ from _pytest.outcomes import Failed
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.paths import cache_folder
-from mlflow_l3d.pytest_luck.case import Case
-from mlflow_l3d.pytest_luck.memory import Memory, Record
+from mlflow_l3d.pytest_luck.case import Case, Memory, Record
 from mlflow_l3d.pytest_luck.requirement import CURRENT, NOTHING, Luck, Requirement, seed_of
 
 _ORDER: Final = ("error", "failed", "undecided", "skipped", "passed")

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from jinja2 import Environment
 
+    from mlflow_l3d.analysis.consistency.examples import ExampleVotes
+
 TERMS: Final = MappingProxyType(
     {
         "std": "Standard deviation: the typical distance of one run from the mean. About two runs in three lie within "
@@ -202,3 +204,32 @@ def shares_bar(shares: Sequence[tuple[str, float]]) -> Markup:
     label = ", ".join(f"{name} {points(share, 1)} %" for name, share in shares)
     picture = Markup('<div class="parts" role="img" aria-label="{}">{}</div><p class="legend">{}</p>')
     return picture.format(label, bar, key)
+
+
+def fragile_frame(
+    votes: ExampleVotes | None, texts: Mapping[object, str], classes: Sequence[str], count: int
+) -> pd.DataFrame:
+    """Return the examples on which runs differ most, with their texts and the names of the classes.
+
+    Parameters
+    ----------
+    votes
+        What all runs say; None without predictions.
+    texts, classes
+        Example id -> text, and the names of all classes.
+    count
+        How many examples at most.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``example_id``, ``text``, ``true_class``, ``share_right``, and one column of votes a class.
+    """
+    import pandas as pd
+
+    rows = []
+    for row in [] if votes is None else votes.most_fragile(count).to_dict("records"):
+        place = {"example_id": row["example_id"], "text": texts.get(row["example_id"], "")}
+        place |= {"true_class": classes[int(row["label"])], "share_right": float(row["share_right"])}
+        rows.append(place | dict.fromkeys(classes, 0) | dict(zip(classes, row["votes"], strict=False)))
+    return pd.DataFrame(rows, columns=["example_id", "text", "true_class", "share_right", *classes])

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+import numpy as np
+
 from mlflow_l3d.analysis.cure.remedy import MEASURED, SEVERAL, Prediction, Range, Remedy
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.report.draw import share_bar, svg, text
+from mlflow_l3d.report.draw import Axis, share_bar, svg, text
 from mlflow_l3d.report.numbers import (
     MISSING,
     Unit,
@@ -22,6 +24,8 @@ from mlflow_l3d.report.numbers import (
     value_text,
     with_limits,
 )
+from mlflow_l3d.report.page import Drawing
+from mlflow_l3d.report.plots import scatter
 from mlflow_l3d.report.table import Drawn, Table
 
 _MOST_NAMES: Final = 2
@@ -85,10 +89,10 @@ def beginning(remedy: Remedy, most: int = _MOST_NAMES) -> str:
 
 
 def range_text(each: Range, unit: Unit, *, sign: bool = False, digits: int = 2) -> str:
-    """Return a number of scores with its interval below it, or that it has none; ``n/a`` if it is not known."""
+    """Return a number of scores with its interval below it, or that it has none; the ends alone, or ``n/a``."""
     write = partial(unit.change if sign else unit.text, digits=digits)
     if not math.isfinite(each.value):
-        return MISSING
+        return between(each.low, each.high, write)
     if each.low == each.high:
         return write(each.value)
     ends = between(each.low, each.high, write)
@@ -163,3 +167,32 @@ def remedy_table(predictions: Sequence[Prediction], metric: Metric, note: str) -
     ]
     note += labels_note([each.remedy for each in predictions])
     return Table.of(rows, note, texts=frozenset({8})).without_empty([*rows[0]][1:])
+
+
+def remedy_front(predictions: Sequence[Prediction], std: float, metric: Metric) -> Drawing | None:
+    """Return every remedy as a dot, over its trainings, and the line of those that no cheaper one beats.
+
+    `std` remains without one. None if nothing is known of any.
+    """
+    remedies = [each for each in predictions if math.isfinite(each.std.value) and each.remedy.kind != "fix"]
+    if not remedies:
+        return None
+    unit, remedies = unit_of(metric), sorted(remedies, key=lambda each: (each.trainings, -each.std.value))
+    most = max(2, remedies[-1].trainings)
+    stds = unit.scale * np.array([std, *(each.std.value for each in remedies)])
+    names = ["without a remedy", *(remedy_words(each.remedy, each.also) for each in remedies)]
+    html = scatter(
+        np.array([0.0, *(math.log(each.trainings, most) for each in remedies)]),
+        stds,
+        Axis.over(stds),
+        [(math.log(count, most), str(count)) for count in (1, 2, 3, 5, 10, 20, 50, 100) if count <= most],
+        f"Remaining standard deviation of {len(remedies)} remedies over their trainings",
+        names=[f"{name}: ± {unit.written(float(std))}" for name, std in zip(names, stds, strict=True)],
+        line=np.minimum.accumulate(stds),
+        hollow=[at for at, each in enumerate(remedies, 1) if each.also or each.remedy.kind == "report_mean"],
+    )
+    caption = (
+        f"A dot: one remedy; hollow: the mean of several results. Up: remaining std ({unit.short}). Right: trainings "
+        "behind one result. Line: the least that remains for the price."
+    )
+    return Drawing(html, caption)

@@ -1,11 +1,13 @@
-"""The origin of a result: what a report needs to name the user's things, to link runs, and to repeat commands."""
+"""The origin of a result, and what a report says of its study: names, links, commands, date, classes and versions."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
 from typing import Final
 
 from markupsafe import Markup
@@ -13,6 +15,7 @@ from markupsafe import Markup
 from mlflow_l3d.designs import all_designs
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import metric_text, value_text
+from mlflow_l3d.version import __version__
 
 _ANOTHER: Final = "hyperparameters=NAME=VALUE"
 _PLAIN: Final = re.compile(r"[\w@%+=:./{}-]+|[\w@%+=:,./-]+")
@@ -149,3 +152,52 @@ def lists_in(hyperparameters: Mapping[str, object]) -> dict[str, str]:
 def _unquoted(command: str) -> str:
     """Return a command as a shell takes it; a placeholder needs no quotes."""
     return " ".join(word if _PLAIN.fullmatch(word) else shlex.quote(word) for word in shlex.split(command))
+
+
+_CLASSES_SHOWN: Final = 20
+
+
+@dataclass(frozen=True)
+class About:
+    """What a report says of a study in addition to its numbers; see :class:`mlflow_l3d.report.page.Document`."""
+
+    title: str
+    source: Source = field(default_factory=Source)
+    notes: tuple[str, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+def heading(run_id: str) -> dict[str, str]:
+    """Return what every report begins with: the run, and when the report was written."""
+    return {"MLflow run": run_id, "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")}
+
+
+def class_words(classes: Sequence[str]) -> str:
+    """Return the names of the classes; of many the first, and how many more there are."""
+    more = len(classes) - _CLASSES_SHOWN
+    return ", ".join(classes[:_CLASSES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def version_words() -> str:
+    """Return the versions as reports show them."""
+    return ", ".join(f"{name} {number}" for name, number in versions().items())
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that may matter, those that are installed."""
+    import platform
+
+    others = ("mlflow", "numpy", "pandas", "pyarrow", "torch", "transformers", "tokenizers", "datasets")
+    installed = {name: number for name in others if (number := _installed(name)) is not None}
+    return {"python": platform.python_version(), "mlflow-l3d": __version__, **installed}
+
+
+@cache
+def _installed(package: str) -> str | None:
+    """Return the version of a package, None where it is not installed; read once, since it takes its time."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -36,7 +37,6 @@ class HasRemarks(Protocol):
     @property
     def remarks(self) -> tuple[str, ...]:
         """What is to be said before it begins."""
-        ...
 
 
 S = TypeVar("S", bound=HasRemarks)
@@ -102,13 +102,10 @@ def specified(
     if approach is None and callable(task) and not isinstance(task, type | Approach):
         metric = parameters.get("metric", "auto")
         approach, task = SeedFunction(task, metric=metric if isinstance(metric, str) else "auto"), None
-    named = {name: value for name, value in (("approach", approach), ("task", task)) if isinstance(value, str)}
-    return specify(
-        {**parameters, **named},
-        approach=None if isinstance(approach, str) else approach,
-        task=None if isinstance(task, str) else task,
-        searches=searches,
-    )
+    subjects = {"approach": approach, "task": task}
+    named = {name: value for name, value in subjects.items() if isinstance(value, str)}
+    objects = {name: value for name, value in subjects.items() if name not in named}
+    return specify({**parameters, **named}, **objects, searches=searches)
 
 
 def say(remarks: Iterable[str]) -> None:
@@ -145,8 +142,9 @@ def locked(path: Path, waiting: str = "") -> Iterator[bool]:
 
 def warn_of_unread(metrics: Mapping[str, float]) -> None:
     """Warn if nothing could be read from many answers of the first cell, so that the others are not paid in vain."""
-    if (share := metrics.get("unparsed_share", 0.0)) > 0.2:
-        say([f"{share:.0%} of the first cell's answers cannot be read and count as wrong. Stop and change the prompt?"])
+    if (unread := 100 * metrics.get("unparsed_share", 0.0)) > 20:
+        count = f"{unread:.0f} % of the first cell's answers cannot be read and count as wrong."
+        say([f"{count} Stop and change the prompt?"])
 
 
 class Study(ABC, Generic[S, K, R]):
@@ -173,6 +171,7 @@ class Study(ABC, Generic[S, K, R]):
     def __init__(self, request: S, *, progress: bool | None = False) -> None:
         self.request = request
         self.progress = shows_progress(progress)
+        self._started = time.monotonic()
 
     @abstractmethod
     def open(self, project_run: str | None) -> RunRecorder[K]:

@@ -15,12 +15,12 @@ from typing import Any, ClassVar, Generic, TypeVar
 from mlflow_l3d.approaches.command.scores import ONE_UNIT
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError, ParameterError, logger
-from mlflow_l3d.parameters.local_paths import keep_whole
-from mlflow_l3d.studies.about import About
+from mlflow_l3d.parameters.values import keep_whole
+from mlflow_l3d.report.source import About
 from mlflow_l3d.studies.base import R, Study, entry_point, executor_of, specified, warn_of_unread
-from mlflow_l3d.studies.loop import OPEN, OVER, CellLoop, State
+from mlflow_l3d.studies.files import LEFT_OUT
+from mlflow_l3d.studies.loop import OPEN, OVER, CellLoop, CellOwner, State
 from mlflow_l3d.studies.request import CellRequest
-from mlflow_l3d.studies.result_file import LEFT_OUT
 from mlflow_l3d.studies.self_test import SelfTest, self_test, tested
 from mlflow_l3d.studies.shown import OnOneScreen, progress_bar, restart_clock, shows_progress, under_way
 from mlflow_l3d.tracking.earlier.elsewhere import Elsewhere
@@ -64,7 +64,7 @@ class CellStudyResult(OnOneScreen, Generic[C]):
         )
 
 
-class CellStudy(Study[C, CellRecord, R]):
+class CellStudy(CellOwner, Study[C, CellRecord, R]):
     """A study whose results come from cells; see :class:`mlflow_l3d.studies.base.Study`.
 
     Attributes
@@ -81,13 +81,10 @@ class CellStudy(Study[C, CellRecord, R]):
         Name and error of those of them that failed.
     tested
         Keys of those that the self-test trained.
-    elsewhere
-        What other processes finish of its cells; there once the parent is open.
     """
 
     unit: ClassVar[str] = "run"
     fewest: ClassVar[int] = 1
-    elsewhere: Elsewhere
 
     def __init__(self, request: C, *, progress: bool | None = False) -> None:
         super().__init__(request, progress=progress)
@@ -95,7 +92,6 @@ class CellStudy(Study[C, CellRecord, R]):
         self.computed = 0
         self.failures: list[tuple[str, str]] = []
         self.tested: set[str] = set()
-        self._started = time.monotonic()
 
     @classmethod
     def conduct(cls, parameters: Mapping[str, object], **more: Any) -> R:
@@ -123,17 +119,9 @@ class CellStudy(Study[C, CellRecord, R]):
         """What stands before the progress bar."""
 
     @property
-    def stopped(self) -> bool:
-        """Whether no further cell is to be trained."""
-        return False
-
-    @property
     def most_ahead(self) -> int:
         """How many cells may be under way at once; few if a stopping rule may end the study."""
         return sys.maxsize
-
-    def on_known(self, cell: Cell, metrics: Mapping[str, float]) -> None:
-        """Take note of a cell that was done before, or is done now; one that failed has no metrics."""
 
     def open(
         self, project_run: str | None = None, beside: RunRecorder[CellRecord] | None = None, studies: int = 1
@@ -210,23 +198,6 @@ class CellStudy(Study[C, CellRecord, R]):
             if cell.key in outcomes and self.elsewhere.free(cell):
                 self.tested.add(cell.key)
                 self.take(cell, outcomes[cell.key])
-
-    def needs(self, cell: Cell) -> bool:  # noqa: ARG002
-        """Return whether a cell that another process trains is waited for."""
-        return not self.stopped
-
-    def stop_waiting(self, cell: Cell) -> None:
-        """Take note that a cell is not waited for any more, without an outcome."""
-
-    def as_handed_out(self, cell: Cell) -> Cell:
-        """Return a cell as executors get it."""
-        return cell
-
-    def take_known(self, cell: Cell) -> bool:
-        """Take note of a cell if it is done by now; return whether it is."""
-        if (metrics := self.recorder.recovered.metrics.get(cell.key)) is not None:
-            self.on_known(cell, metrics)
-        return metrics is not None
 
     @property
     def left(self) -> int:

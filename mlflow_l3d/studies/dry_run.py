@@ -1,24 +1,25 @@
-"""What a study would train: counted before anything starts."""
+"""What a study would train, counted before anything starts, and its budget: the most that is computed."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.approaches.icl.endpoint.store import price_per_request, requests_per_example
 from mlflow_l3d.approaches.icl.recipe import Recipe
-from mlflow_l3d.approaches.icl.servers import price_per_request, requests_per_example
 from mlflow_l3d.cells.factors import TASK_FACTORS, configuration_seed
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.setup import Setup
 from mlflow_l3d.report.numbers import counted, rough_duration
 from mlflow_l3d.report.table import Table, document
 from mlflow_l3d.studies.base import expected_workers
-from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.request import CellRequest
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking import names
@@ -99,9 +100,7 @@ class StudyPlan(OnOneScreen):
 
 
 def _text(value: object) -> str:
-    if isinstance(value, float):
-        return "" if math.isnan(value) else f"{value:.12g}"
-    return str(value)
+    return str(value) if not isinstance(value, float) else "" if math.isnan(value) else f"{value:.12g}"
 
 
 def plan_cells(client: Client, title: str, requests: Mapping[str, CellRequest]) -> StudyPlan:
@@ -160,13 +159,9 @@ def study_plan(
 
 def seconds_per_run(client: Client, setups: Sequence[Setup], finished: Sequence[Iterable[Run]]) -> list[float]:
     """Return for each setup how long earlier runs took: its own, else those of its task, approach and model."""
-
-    @cache
-    def similar(task: str, approach: str, model: str) -> float:
-        return mean_seconds(similar_cells(client, task=task, approach=approach, model=model))
-
+    similar = cache(lambda *same: mean_seconds(similar_cells(client, dict(same))))
     means = ((mean_seconds(runs), setup) for runs, setup in zip(finished, setups, strict=True))
-    return [similar(of.task.name, of.approach.name, of.model) if math.isnan(mean) else mean for mean, of in means]
+    return [similar(*setup.similar.items()) if math.isnan(mean) else mean for mean, setup in means]
 
 
 def mean_seconds(runs: Iterable[Run]) -> float:
@@ -179,11 +174,76 @@ def record_plan(client: Client, run_id: str | None, plan: P, title: str, paramet
     """Write a plan to the run that `mlflow run` made for it, if there is one, and return the plan."""
     if run_id is None:
         return plan
-    with (
-        temporary_folder() as folder,
-        auxiliary_run(client, run_id, role="plan", title=f"plan: {title}", parameters=parameters) as run,
-    ):
+    with auxiliary_run(client, run_id, role="plan", title=f"plan: {title}", parameters=parameters) as run:
         text = f"```text\n{plan.summary()}```\n"
-        (folder / "plan.md").write_text(text, encoding="utf-8")
-        run.finish(folder, metrics={}, tags={names.NOTE: text[:5000]})
+        (run.folder / "plan.md").write_text(text, encoding="utf-8")
+        run.finish(metrics={}, tags={names.NOTE: text[:5000]})
     return plan
+
+
+_UNITS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0}
+_TIME: Final = re.compile(r"(?:\d+(?:\.\d+)?[hms]\s*)+")
+_PART: Final = re.compile(r"(\d+(?:\.\d+)?)([hms])")
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The most that is computed; None for no bound.
+
+    Attributes
+    ----------
+    cells
+        Cells that are trained, those found done not counted.
+    seconds
+        Of a sweep, wall clock of the training, from the start of the workers; of a plan, time of one worker.
+    requests
+        Questions to a model, one for each test example of a cell.
+    """
+
+    cells: int | None = None
+    seconds: float | None = None
+    requests: int | None = None
+
+    def __bool__(self) -> bool:
+        """Return whether there is a bound."""
+        return self != Budget()
+
+    def __str__(self) -> str:
+        if self.cells is not None:
+            return f"{self.cells:,} cells"
+        if self.requests is not None:
+            return f"{self.requests:,} requests"
+        if self.seconds is None:
+            return "none"
+        unit, size = next((each for each in (("h", 3600.0), ("min", 60.0)) if self.seconds >= each[1]), ("s", 1.0))
+        return f"{self.seconds / size:.3g} {unit}"
+
+    @classmethod
+    def parse(cls, given: Any, *, requests: bool = False) -> Budget:
+        """Return the typed text: ``none``, ``5000``, ``5000 cells``, ``2h``, ``90m``, ``1h 30m``; ``900 requests``.
+
+        Parameters
+        ----------
+        given
+            As typed.
+        requests
+            Whether these may be counted.
+
+        Raises
+        ------
+        ParameterError
+            If it is none of these, or nothing could be computed.
+        """
+        text = str(given).strip().lower()
+        if text == "none":
+            return cls()
+        unit = "requests" if requests and text.endswith("requests") else "cells"
+        number = text.removesuffix(unit).strip()
+        if number.isdigit() and number.isascii() and 0 < len(number) < 16 and int(number) > 0:
+            return cls(**{unit: int(number)})
+        if _TIME.fullmatch(text):
+            seconds = sum(float(amount) * _UNITS[unit] for amount, unit in _PART.findall(text))
+            if seconds > 0:
+                return cls(seconds=seconds)
+        counted = "cells or requests" if requests else "cells"
+        raise ParameterError("budget", given, f"must be none, a time as in 2h, 90m or 1h30m, or a number of {counted}")

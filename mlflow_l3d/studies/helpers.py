@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from textwrap import fill
 from typing import Annotated, Final, TypedDict
 
 from mlflow_l3d import registry
-from mlflow_l3d.annotations import Of
-from mlflow_l3d.parameters.declaration import Parameters, declared
+from mlflow_l3d.parameters.declaration import Of, Parameters, declared
 from mlflow_l3d.parameters.shared import PARENT
 from mlflow_l3d.parameters.verbs import Verb
 from mlflow_l3d.studies.shown import OnOneScreen
@@ -50,16 +50,19 @@ NEW_VERB = Verb(
 )
 
 
-class ViewOptions(TypedDict, total=False):
-    """Of `view`."""
+_STUDY: Final = "study to open; all: the list of studies; latest: the latest investigation"
 
-    parent_run_id: Annotated[
-        str,
-        replace(
-            PARENT, default="all", help="study to open; all: the list of studies; latest: the latest investigation"
-        ),
+
+class _Study(TypedDict, total=False):
+    parent_run_id: Annotated[str, replace(PARENT, default="all", help=_STUDY)]
+
+
+class ViewOptions(TypedDict, total=False):
+    """Of `view`, in addition to the study."""
+
+    bundle: Annotated[
+        str | Path, Of("none", "folder that the reports are written to, as pages to share, in place of serving")
     ]
-    bundle: Annotated[str, Of("none", "folder that the reports are written to, as pages to share, in place of serving")]
     port: Annotated[
         int, Of(str(PORT), "port of the address, for this machine alone; the next one if it is taken", high=65_535)
     ]
@@ -67,11 +70,11 @@ class ViewOptions(TypedDict, total=False):
     cite: Annotated[
         bool, Of("false", "print what a paper says of the investigation instead: a sentence, a LaTeX table, BibTeX")
     ]
-    comment: Annotated[str, Of("none", "file for a comment on a pull request")]
-    badge: Annotated[str, Of("none", "SVG file for a badge")]
+    comment: Annotated[str | Path, Of("none", "file for a comment on a pull request")]
+    badge: Annotated[str | Path, Of("none", "SVG file for a badge")]
 
 
-VIEW: Final[Parameters] = declared(ViewOptions)
+VIEW: Final[Parameters] = declared(_Study, ViewOptions)
 """Of `view`."""
 
 VIEW_VERB = Verb(

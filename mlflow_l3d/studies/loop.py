@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from enum import Enum
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import logger
@@ -16,27 +16,44 @@ from mlflow_l3d.tracking.recorder import RunRecorder
 from mlflow_l3d.tracking.records import CellRecord
 
 
-class CellOwner(Protocol):
-    """What the loop knows of a study: see :class:`mlflow_l3d.studies.cells.CellStudy`."""
+class CellOwner:
+    """A study whose cells the loop trains.
+
+    Attributes
+    ----------
+    recorder
+        What is done.
+    elsewhere
+        What other processes finish of its cells; there once the parent is open.
+    """
 
     recorder: RunRecorder[CellRecord]
     elsewhere: Elsewhere
 
-    def needs(self, cell: Cell) -> bool:
+    @property
+    def stopped(self) -> bool:
+        """Whether no further cell is to be trained."""
+        return False
+
+    def on_known(self, cell: Cell, metrics: Mapping[str, float]) -> None:
+        """Take note of a cell that was done before, or is done now; one that failed has no metrics."""
+
+    def needs(self, cell: Cell) -> bool:  # noqa: ARG002
         """Return whether a cell that another process trains is waited for."""
-        ...
+        return not self.stopped
 
     def take_known(self, cell: Cell) -> bool:
         """Take note of a cell if it is done by now; return whether it is."""
-        ...
+        if (metrics := self.recorder.recovered.metrics.get(cell.key)) is not None:
+            self.on_known(cell, metrics)
+        return metrics is not None
 
     def stop_waiting(self, cell: Cell) -> None:
         """Take note that a cell is not waited for any more, without an outcome."""
-        ...
 
     def as_handed_out(self, cell: Cell) -> Cell:
         """Return a cell as executors get it."""
-        ...
+        return cell
 
 
 S = TypeVar("S", bound=CellOwner)

@@ -7,9 +7,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
+import pandas as pd
 
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach
@@ -20,8 +21,7 @@ from mlflow_l3d.metrics.known import typed_name
 from mlflow_l3d.parameters.declaration import Parameters
 from mlflow_l3d.parameters.setup import Setup
 from mlflow_l3d.parameters.values import public_parameter
-from mlflow_l3d.report.source import Source, lists_in
-from mlflow_l3d.studies.about import About, class_words, heading, texts_of, version_words
+from mlflow_l3d.report.source import About, Source, class_words, heading, lists_in, version_words
 from mlflow_l3d.tasks.base import Task, may_lack_a_class
 from mlflow_l3d.tasks.files import PREFIX, SUFFIXES
 from mlflow_l3d.tasks.resolve import unused_test_examples
@@ -30,9 +30,6 @@ from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.pages import Data
 from mlflow_l3d.tracking.parent import Card
 from mlflow_l3d.version import __version__
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,7 +195,7 @@ class StudyRequest(ABC):
             given={name: value for name, value in self.public().items() if value != self.parameters[name].default},
             classes=tuple(self.setup.task.class_names),
             lists=lists_in(self.setup.public_hyperparameters),
-            texts=texts_of(self.setup.task) if self.given.get("show_texts") == "true" else {},
+            texts=self.setup.task.texts_by_id() if self.given.get("show_texts") == "true" else {},
             date=heading(run_id)["date"][:10],
             version=__version__,
             root_seed=self.given.get("root_seed", ""),
@@ -235,11 +232,9 @@ class HasCells(Protocol):
 
     def __len__(self) -> int:
         """Return how many there are."""
-        ...
 
     def cells(self) -> Iterator[Cell]:
         """Yield them."""
-        ...
 
 
 class CellRequest(StudyRequest):

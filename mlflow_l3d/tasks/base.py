@@ -1,4 +1,4 @@
-"""A task: labelled texts, their identity, and the split that two randomness factors decide."""
+"""A task: labelled texts, their identity, and the split that two randomness factors decide, or its own one."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.cells.factors import TASK_FACTORS
+from mlflow_l3d.cells.factors import TASK_FACTORS, stream
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.forms import Form, form_of
-from mlflow_l3d.tasks.predefined_split import predefined_split
-from mlflow_l3d.tasks.settings import IntArray, Split, SplitSettings
-from mlflow_l3d.tasks.splits import draw_split, train_part
+from mlflow_l3d.tasks.settings import PARTS, IntArray, Split, SplitSettings
+from mlflow_l3d.tasks.splits import by_class, check_settings, divide, draw_split, merge, train_part
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 TaskKind: TypeAlias = Literal["classification", "regression", "multiple_choice", "generation", "tagging", "ranking"]
 
@@ -94,6 +95,11 @@ class Task:
         """The form of labels and predictions."""
         return form_of(self.kind)
 
+    def texts_by_id(self) -> dict[object, str]:
+        """Return example id -> text, with a slash between the texts of a pair; empty if the data are not here."""
+        texts = map(" / ".join, zip(*self.texts, strict=True))
+        return dict(zip(self.example_ids.tolist(), texts, strict=True)) if len(self) else {}
+
     @property
     def strata(self) -> IntArray:
         """The strata of draws, shape (n,): the labels if they are classes, else zeros."""
@@ -149,3 +155,115 @@ It gets the task's options (``text_column``, ``label_column``, ...), an empty ma
 task with default settings. The option ``split`` is ``own`` if the published parts are to be used: the task then has
 `parts`, and every published example of them.
 """
+
+
+def predefined_split(task: Task) -> Split:
+    """Return the split of ``source=own``: the same for every seed.
+
+    Parameters
+    ----------
+    task
+        With `parts`. `Split.test` is its published validation part, on which Zhou et al. (2025, appendix A.2)
+        evaluate, because the labels of the test parts of GLUE and SuperGLUE are not public; the test part of a task
+        that has no validation part. If the settings give numbers or a share for validation, these are drawn once from
+        ``fixed_seed``. A reference set is drawn out of the evaluated part first.
+
+    Returns
+    -------
+    Split
+        Sorted positions of each part.
+
+    Raises
+    ------
+    ParameterError
+        If the task has no such parts, a class has no train example, or a setting is not allowed.
+    """
+    settings, parts = task.settings, task.parts
+    if parts is None:
+        raise no_predefined_split(task.name, "it has no parts of its own")
+    _check_own_parts(task, parts, evaluated_part(parts))
+    train = _drawn(task, np.flatnonzero(parts == 0), settings.num_labelled, "own_train", least=1)
+    pool, reference = np.flatnonzero(parts == evaluated_part(parts)), np.zeros(0, dtype=np.int64)
+    if settings.reference_size:
+        reference = _drawn(task, pool, settings.reference_size, "own_reference", least=0)
+        pool = np.setdiff1d(pool, reference, assume_unique=True)
+    test = _drawn(task, pool, settings.test_size, "own_test", least=0)
+    validation = np.zeros(0, dtype=np.int64)
+    if settings.validation_fraction:
+        train, validation = _held_out(task, train)
+    if settings.evaluated == "validation":
+        return Split(train, validation, validation)
+    return Split(train, validation, np.concatenate([test, reference]), reference)
+
+
+def _check_own_parts(task: Task, parts: IntArray, evaluated: int) -> None:
+    """Raise the errors of :func:`predefined_split` about the parts and the numbers of the settings."""
+    for position in (0, evaluated):
+        if not (parts == position).any():
+            raise no_predefined_split(task.name, f"the {PARTS[position]} part has no example", ParameterError)
+    counts = np.bincount(task.strata[parts == 0], minlength=len(task.strata_names))
+    if not counts.all():
+        missing = task.strata_names[int(counts.argmin())]
+        raise no_predefined_split(task.name, f"the train part has no example of class {missing!r}", ParameterError)
+    settings = task.settings
+    check_settings(settings)
+    labelled, most = settings.num_labelled, int(counts.sum())
+    if labelled is not None and not len(counts) <= labelled <= most:
+        raise ParameterError("num_labelled", labelled, f"must lie between {len(counts)} and the {most} train examples")
+    there, reference, test = int((parts == evaluated).sum()), settings.reference_size, settings.test_size
+    if reference + (test or 1) > there:
+        allowed = f"there are {there} examples in the {PARTS[evaluated]} part, with those of the reference set"
+        name, asked = ("test_size", test) if test else ("reference_size", reference)
+        raise ParameterError(name, asked, allowed, "Ask for fewer.")
+    if settings.evaluated == "validation" and not settings.validation_fraction:
+        allowed = "leaves no validation example to be scored on"
+        raise ParameterError("validation_fraction", settings.validation_fraction, allowed, "Use 0.1, for instance.")
+
+
+def evaluated_part(parts: IntArray) -> int:
+    """Return the position in `PARTS` of the evaluated part: validation, or test if only that has examples."""
+    return 2 if (parts == 2).any() and not (parts == 1).any() else 1
+
+
+class NoParts(ParameterError):
+    """The study uses the own split of a task, and the data does not name the parts of its examples."""
+
+
+def no_predefined_split(task: str, why: str, kind: type[ParameterError] = NoParts) -> ParameterError:
+    """Return the error for a study that uses the own split of a task without parts, or without a needed part."""
+    allowed = f"is to be used with its own train and validation parts, and {why}"
+    fix = "Name one with both; in a file of your own, a column `split` says train, validation or test."
+    return kind("task", task, allowed, fix)
+
+
+def _drawn(task: Task, positions: IntArray, asked: int | None, purpose: str, *, least: int) -> IntArray:
+    """Return `asked` of the sorted `positions` in the shares that the classes have there, or all of them."""
+    if asked is None or asked == len(positions):
+        return positions
+    members = by_class(task.strata[positions], len(task.strata_names))
+    sizes = _allotted(np.array([*map(len, members)]), asked, least)
+    drawn, _ = divide(members, sizes, stream(task.settings.fixed_seed, purpose))
+    return positions[merge(drawn)]
+
+
+def _allotted(counts: IntArray, total: int, least: int) -> IntArray:
+    """Return shares of `total` by the method of largest remainders, each at least `least` or the whole class."""
+    floor = np.minimum(counts, least)
+    exact = (counts - floor) * ((total - int(floor.sum())) / max(int((counts - floor).sum()), 1))
+    sizes: IntArray = np.floor(exact + 1e-9).astype(np.int64)
+    left = total - int(floor.sum()) - int(sizes.sum())
+    sizes[np.argsort(sizes - exact, kind="stable")[:left]] += 1
+    return floor + sizes
+
+
+def _held_out(task: Task, train: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the train examples, divided into those for training and those for validation, stratified by class."""
+    fraction, members = task.settings.validation_fraction, by_class(task.strata[train], len(task.strata_names))
+    # A class keeps one example to be trained on.
+    spare = np.array([max(len(positions) - 1, 0) for positions in members])
+    total = max(1, int(len(train) * fraction + 0.5))
+    if total > spare.sum():
+        allowed = f"would hold out {total} of {len(train)} train examples, and every class needs one to be trained on"
+        raise ParameterError("validation_fraction", fraction, allowed, "Lower it, or train on more.")
+    held, kept = divide(members, _allotted(spare, total, 0), stream(task.settings.fixed_seed, "own_validation"))
+    return train[merge(kept)], train[merge(held)]

@@ -15,8 +15,7 @@ from mlflow_l3d.paths import unique_pairs
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.columns import task_from_table
 from mlflow_l3d.tasks.kinds import USUAL, Reading
-from mlflow_l3d.tasks.predefined_split import numbers_of_parts
-from mlflow_l3d.tasks.table import Table, encoding_of, read_texts
+from mlflow_l3d.tasks.table import Table, encoding_of, numbers_of_parts, read_texts
 
 SUFFIXES: Final = (".csv", ".tsv", ".parquet", ".jsonl")
 """Endings, in any letter case, of the files that we read."""

@@ -209,9 +209,9 @@ def _of_labels(task: Task) -> Iterator[str]:
             yield f"{task.kind} has no classes, and {classes} are named"
         yield from _of_scores(labels) if task.form.has_numbers else _of_texts(task)
         return
-    one, many = ("choice(s)", "choices") if task.form.has_choices else ("class(es)", "classes")
+    many = "choices" if task.form.has_choices else "classes"
     if classes < 2:
-        yield f"it has {classes} {one}, at least 2 are needed"
+        yield f"2 {many} or more are needed, it has {classes}"
     if labels.dtype != np.int64 or labels.ndim != 1 or not len(labels):
         yield f"labels must be int64 in [0, {classes}); scores are for kind=regression"
     outside = np.flatnonzero((labels < 0) | (labels >= classes))
@@ -222,7 +222,7 @@ def _of_labels(task: Task) -> Iterator[str]:
     sizes = np.bincount(labels, minlength=classes)
     if sizes.min() < 2:
         small = shorten(task.class_names[int(sizes.argmin())])
-        yield f"class {small!r} has {sizes.min()} example(s), every class needs 2 or more: add some, or remove it"
+        yield f"every class needs 2 examples or more, class {small!r} has {sizes.min()}: add some, or remove it"
 
 
 def _of_scores(labels: npt.NDArray[Any]) -> Iterator[str]:

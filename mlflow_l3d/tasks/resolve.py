@@ -13,11 +13,10 @@ from mlflow_l3d import registry
 from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.errors import L3DError, ParameterError, leave_out, unknown_name
 from mlflow_l3d.metrics.classification import hardly_tested
-from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.base import Task, evaluated_part, no_predefined_split, predefined_split
 from mlflow_l3d.tasks.files import PREFIX, SUFFIXES, load_data, load_file, load_folder, load_from_hub
 from mlflow_l3d.tasks.identity import OwnData, checked, is_whole, shorten, typed_path
 from mlflow_l3d.tasks.kinds import USUAL, Reading
-from mlflow_l3d.tasks.predefined_split import evaluated_part, no_predefined_split, predefined_split
 from mlflow_l3d.tasks.settings import IntArray, SplitSettings
 from mlflow_l3d.tasks.splits import DEFAULT_SIZE, Quotas, quotas
 
@@ -59,8 +58,7 @@ def load_task(
     if settings.source == "own":
         reading = replace(reading, predefined_split=True, numbered_choices=True)
     read = read or (read_task if data is None else partial(load_data, data))
-    task = replace(read(name, reading), settings=settings)
-    return replace(task, notes=(*task.notes, *(f"{task.name}: {note}" for note in _size_notes(task))))
+    return _bound(read(name, reading), settings)
 
 
 def bind_task(task: Task, settings: SplitSettings) -> Task:
@@ -75,7 +73,12 @@ def bind_task(task: Task, settings: SplitSettings) -> Task:
     L3DError
         As :func:`mlflow_l3d.tasks.identity.check`.
     """
-    bound = replace(_usable(checked(task), predefined_split=settings.source == "own"), settings=settings)
+    return _bound(_usable(checked(task), predefined_split=settings.source == "own"), settings)
+
+
+def _bound(task: Task, settings: SplitSettings) -> Task:
+    """Return a task with other settings, and the remarks that they bring."""
+    bound = replace(task, settings=settings)
     notes = [f"{task.name}: {note}" for note in _size_notes(bound)]
     return replace(bound, notes=(*task.notes, *(note for note in notes if note not in task.notes)))
 
@@ -178,11 +181,11 @@ def _size_notes(task: Task) -> Iterator[str]:
         wanted = -(-DEFAULT_SIZE // len(taken))
         if requested is None and taken.min() < wanted:
             few = f": {_few(task, taken, wanted)} ({wanted} per class would be needed)" * task.form.has_classes
-            yield f"{taken.sum()} {part} examples {done} instead of the default {DEFAULT_SIZE}{few}"
+            yield f"{taken.sum():,} {part} examples {done} instead of the default {DEFAULT_SIZE:,}{few}"
     rare = np.flatnonzero(hardly_tested(drawn.test)).tolist() if task.form.has_class_names else []
     if 0 < len(rare) < len(drawn.test) - 1:
         fix = leave_out("it" if len(rare) == 1 else "them", task.label_column, [task.class_names[at] for at in rare])
-        yield f"{_few(task, drawn.test, 5)} test example(s), on which macro averages as f1_macro rest: {fix}"
+        yield f"too few test examples for macro averages such as f1_macro: {_few(task, drawn.test, 5)}; {fix}"
     if np.array_equal(drawn.labelled, drawn.train):
         yield "one labelled example a class leaves none for validation"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -95,27 +95,3 @@ class Split:
     def scored(self) -> IntArray:
         """The test examples, from which scores are computed: the beginning of `test`."""
         return self.test[: len(self.test) - len(self.reference)]
-
-
-class Divisible(Protocol):
-    """The part of a task that a split uses; see :class:`mlflow_l3d.tasks.base.Task`."""
-
-    @property
-    def name(self) -> str:
-        """Name of the task."""
-
-    @property
-    def settings(self) -> SplitSettings:
-        """How many examples a split draws."""
-
-    @property
-    def parts(self) -> IntArray | None:
-        """Published part of each example, shape (n,)."""
-
-    @property
-    def strata(self) -> IntArray:
-        """Strata of draws, shape (n,)."""
-
-    @property
-    def strata_names(self) -> tuple[str, ...]:
-        """Name of each stratum."""

@@ -6,7 +6,7 @@ import codecs
 import json
 import re
 import warnings
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -15,14 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+from mlflow_l3d.tasks.base import Task, no_predefined_split
 from mlflow_l3d.tasks.identity import shorten
-from mlflow_l3d.tasks.predefined_split import no_predefined_split, numbers_of_parts
-from mlflow_l3d.tasks.settings import IntArray
+from mlflow_l3d.tasks.settings import PARTS, IntArray
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from mlflow_l3d.tasks.base import Task
 
 Column: TypeAlias = "pd.Series[Any]"
 """Values of a column, of type object; the index counts rows of the whole data from 1."""
@@ -85,12 +83,12 @@ class Table:
             parts = numbers_of_parts(self.column(SPLIT_COLUMN), SPLIT_COLUMN)
         hidden = (parts == 2) & self.column(label_column).map(missing).to_numpy(bool)
         table = replace(self, parts=parts)
-        return table.select(~hidden, "test row(s) without a label") if hidden.any() else table
+        return table.select(~hidden, "without a label in the test part") if hidden.any() else table
 
     def select(self, keep: npt.NDArray[np.bool_], what: str) -> Table:
         """Return the table with the rows to keep, shape (n,), and with a note on how many rows were left out."""
         rows = np.arange(len(keep)) if self.rows is None else self.rows
-        notes = (*self.notes, f"left out {int((~keep).sum())} {what}")
+        notes = (*self.notes, f"left out {(count := int((~keep).sum())):,} row{'s' * (count != 1)} {what}")
         return replace(self, rows=rows[keep], notes=notes, parts=None if self.parts is None else self.parts[keep])
 
     def without_gaps(self, columns: Sequence[str], most: float = 0.05) -> Table:
@@ -113,7 +111,7 @@ class Table:
         )
         empty = gaps.any(axis=1).to_numpy()
         if 0 < empty.sum() <= most * len(empty) and not empty.all():
-            return self.select(~empty, f"row(s) with gaps, counted from 1: {listed}")
+            return self.select(~empty, f"with gaps, counted from 1: {listed}")
         if len(rows_without) > 1:
             allowed = f"rows, counted from 1, have gaps: {listed}"
             raise ParameterError("task", "data", allowed, "Fill or remove these rows.")
@@ -163,6 +161,30 @@ def read_texts(path: Path) -> pd.DataFrame:
     if twice := [name for name in names[names.duplicated()] if name]:
         raise ValueError(f"names {shorten(twice[0])} twice. Give each column a name of its own.")
     return table
+
+
+_PART_NAMES: Final = (("train", "training"), ("validation", "valid", "val", "dev", "development"), ("test", "testing"))
+_PART_OF: Final = {name: part for part, names in enumerate(_PART_NAMES) for name in names}
+"""Name of a part in data sets -> position in `PARTS`."""
+
+
+def numbers_of_parts(names: Iterable[object], column: str) -> IntArray:
+    """Return the position in `PARTS` of each name, shape (n,).
+
+    Raises
+    ------
+    ParameterError
+        For the first unknown name; rows are counted from 1.
+    """
+    values = list(names)
+    positions = {value: _PART_OF.get(str(value).strip().casefold(), -1) for value in set(values)}
+    numbers = np.fromiter((positions[value] for value in values), dtype=np.int64, count=len(values))
+    if len(numbers) and numbers.min() < 0:
+        row = int(numbers.argmin())
+        name = str(values[row])[:40]
+        allowed = f"the column {column} has {name!r} in row {row + 1} of the data; known are {', '.join(PARTS)}"
+        raise ParameterError(column, name, allowed, "Correct the column.")
+    return numbers
 
 
 def those(values: Column, wrong: Callable[[Any], bool]) -> Column:

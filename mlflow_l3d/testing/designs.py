@@ -10,8 +10,8 @@ import pandas as pd
 
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.cells.factors import stream
-from mlflow_l3d.designs import Design
-from mlflow_l3d.designs.analyse import Planned, analyse
+from mlflow_l3d.designs import Design, Planned
+from mlflow_l3d.designs.analyse import analyse
 from mlflow_l3d.testing.cells import require
 
 FACTORS = ("first", "second", "third", "fourth")

@@ -19,8 +19,7 @@ from mlflow_l3d.execution.base import Executor, Job
 from mlflow_l3d.execution.environment import alive
 from mlflow_l3d.tasks.settings import SplitSettings
 from mlflow_l3d.tasks.sources.packaged import generate
-from mlflow_l3d.testing.cells import design_cells, one_cell, require
-from mlflow_l3d.testing.trouble import Trouble, worker_processes
+from mlflow_l3d.testing.cells import Trouble, design_cells, one_cell, require, worker_processes
 
 STOP_SECONDS: Final = 3.0
 """Seconds that an executor may take to stop its workers, on a busy machine."""

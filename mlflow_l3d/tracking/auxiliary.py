@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,27 +25,24 @@ _YOUNG_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class AuxiliaryRun:
-    """An open run."""
+    """An open run; the files of its folder become artifacts when it is finished."""
 
     client: Client
     run_id: str
+    folder: Path
 
-    def finish(
-        self, folder: Path, *, metrics: Mapping[str, float], tags: Mapping[str, str], tables: Sequence[str] = ()
-    ) -> None:
+    def finish(self, *, metrics: Mapping[str, float], tags: Mapping[str, str], tables: Sequence[str] = ()) -> None:
         """Write the results.
 
         Parameters
         ----------
-        folder
-            Its files become artifacts.
         metrics, tags
             Of the run.
         tables
             Those of the files that MLflow's UI shows as tables.
         """
         parents.log_metrics(self.client, self.run_id, {0: metrics})
-        parents.log_results(self.client, self.run_id, folder, tags, tables)
+        parents.log_results(self.client, self.run_id, self.folder, tags, tables)
 
 
 @contextmanager
@@ -98,8 +96,8 @@ def auxiliary_run(
                 if beats and other.info.run_name == run.info.run_name and parents.is_stale(other):
                     _end_killed(client, other)
             threading.Thread(target=beat, name="l3d-heartbeat", daemon=True).start()
-            with told(client.tracking_uri, experiment_id, run_id):
-                yield AuxiliaryRun(client, run_id)
+            with tempfile.TemporaryDirectory() as folder, told(client.tracking_uri, experiment_id, run_id):
+                yield AuxiliaryRun(client, run_id, Path(folder))
             ended.set()
             client.set_terminated(run_id, "FINISHED")
         except BaseException as error:

@@ -267,5 +267,6 @@ def outage_line(error: BaseException) -> str:
 
 def error_line(error: BaseException) -> str:
     """Return an exception as one line without credentials and without the user's folder."""
-    text = str(error).partition("[SQL:")[0] or type(error).__name__
+    stopped = "Interrupted. The same command continues" if isinstance(error, KeyboardInterrupt) else ""
+    text = str(error).partition("[SQL:")[0] or stopped or type(error).__name__
     return public_path(public_text(public_uri(" ".join(text.split()))))

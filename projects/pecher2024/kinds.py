@@ -13,9 +13,9 @@ from definitions import ABLATED, ALL, FORMATS, REDUCED_ABLATED, SMALL, SMALL_FOL
 from parts import Part
 from standin import stand_in
 
-from mlflow_l3d.approaches.icl.prompts.formats import format_for
+from mlflow_l3d.approaches.icl.formats import format_for
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.parameters.published import PUBLISHED
+from mlflow_l3d.parameters.sources import PUBLISHED
 from mlflow_l3d.tasks.sources.benchmark_set import BENCHMARKS
 
 if TYPE_CHECKING:

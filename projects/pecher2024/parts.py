@@ -11,7 +11,7 @@ from definitions import FACTORS, ROWS, SYSTEMS, TASKS, System, What
 
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import ParameterError, unknown_name
-from mlflow_l3d.parameters.published import PUBLISHED
+from mlflow_l3d.parameters.sources import PUBLISHED
 from mlflow_l3d.studies.investigation.parameters import MAIN
 
 

@@ -24,7 +24,7 @@ from kinds import DESIGNS, Done, run, run_small, say
 from parts import REDUCED, Part, parts
 
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
-from mlflow_l3d.parameters.published import PUBLISHED
+from mlflow_l3d.parameters.sources import PUBLISHED
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.sweep.parameters import SWEEP
 

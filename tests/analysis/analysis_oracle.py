@@ -7,10 +7,9 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from mlflow_l3d.analysis.consistency.comparable import Group
 from mlflow_l3d.analysis.consistency.comparisons import ClassComparison
 from mlflow_l3d.analysis.consistency.examples import ExampleVotes, ranked_votes
-from mlflow_l3d.analysis.consistency.groups import consistency_of
+from mlflow_l3d.analysis.consistency.groups import Group, consistency_of
 from mlflow_l3d.analysis.consistency.runs import class_agreement, number_agreement
 from mlflow_l3d.metrics.classification import UNPARSED
 

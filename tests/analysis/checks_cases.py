@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from mlflow_l3d.analysis.importance.checks import all_checks
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence, PlanFacts
-from mlflow_l3d.analysis.importance.checks.report import all_checks
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.metrics.classification import F1_MACRO
 

@@ -10,7 +10,8 @@ import pytest
 from analysis_oracle import VoteCounter
 
 from mlflow_l3d.analysis.importance.importance import importance
-from mlflow_l3d.designs.analyse import Planned, analyse
+from mlflow_l3d.designs import Planned
+from mlflow_l3d.designs.analyse import analyse
 from mlflow_l3d.errors import ParameterError
 
 
@@ -91,6 +92,14 @@ def test_collapse_is_judged_only_where_chance_is_one_in_classes():
         analyse(frame, Planned(classes=2), metric="matthews_corrcoef").importances["seed"].collapsed_share
     )
     assert math.isnan(analyse(frame, metric="accuracy").importances["seed"].collapsed_share)
+
+
+@pytest.mark.parametrize(("metric", "most"), [("f1_macro", 0.5), ("matthews_corrcoef", 1.0)])
+def test_the_interval_of_the_golden_std_ends_at_half_the_range_of_the_metric(metric, most):
+    frame, _, _ = investigation(golden=5)
+    frame.loc[frame["phase"] == "golden", "f1_macro"] = [0.0, 1.0, 0.0, 1.0, 0.0]
+    found = analyse(frame.assign(matthews_corrcoef=2 * frame["f1_macro"] - 1), metric=metric)
+    assert found.importances["seed"].golden_std_ci_high == most
 
 
 def test_consistencies_are_passed_through():

@@ -13,9 +13,14 @@ import numpy as np
 import pytest
 from checks_cases import checks_of
 
-from mlflow_l3d.analysis.importance.checks import report
+from mlflow_l3d.analysis.importance.checks import (
+    BASELINE_CHECKS,
+    PAIR_CHECKS,
+    TABLE_CHECKS,
+    WHOLE_CHECKS,
+    all_checks,
+)
 from mlflow_l3d.analysis.importance.checks.evidence import Answers, Evidence, PlanFacts
-from mlflow_l3d.analysis.importance.checks.report import all_checks
 from mlflow_l3d.analysis.importance.checks.tables import disagreement
 from mlflow_l3d.analysis.importance.estimators import CROSSED, LEVELS, NESTED
 from mlflow_l3d.analysis.importance.importance import importance
@@ -282,7 +287,7 @@ def test_every_check_is_explained_in_the_documentation() -> None:
 
 def test_every_check_function_is_in_a_list() -> None:
     """A function that takes evidence and yields checks is a check: without a place in a list it never speaks."""
-    lists = (report.WHOLE_CHECKS, report.TABLE_CHECKS, report.PAIR_CHECKS, report.BASELINE_CHECKS)
+    lists = (WHOLE_CHECKS, TABLE_CHECKS, PAIR_CHECKS, BASELINE_CHECKS)
     listed = {getattr(check, "func", check) for each in lists for check in each}
     folder = importlib.import_module("mlflow_l3d.analysis.importance.checks")
     written = set()
@@ -291,5 +296,5 @@ def test_every_check_function_is_in_a_list() -> None:
             hints = getattr(function, "__annotations__", {})
             if list(hints.values())[-2:] == ["Evidence", "Iterator[Check]"] and not name.startswith("_"):
                 written.add(function)
-                assert function in listed, f"{name}: add it to a list of analysis/importance/checks/report.py"
+                assert function in listed, f"{name}: add it to a list of analysis/importance/checks/__init__.py"
     assert written == listed

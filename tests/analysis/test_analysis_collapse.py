@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlflow_l3d.analysis.importance.checks.shape import wilson_interval
 from mlflow_l3d.analysis.importance.tables import Tables, uncollapsed
 from mlflow_l3d.analysis.importance.verdicts import Verdict
+from mlflow_l3d.analysis.intervals import wilson_interval
 from mlflow_l3d.designs.analyse import analyse
 from mlflow_l3d.designs.crossed import CrossedDesign
 from mlflow_l3d.designs.nested import NestedDesign
@@ -37,7 +37,7 @@ def drawn(generator, rows=20, columns=10, *, nested=False):
 
 
 def planned(**more):
-    from mlflow_l3d.designs.analyse import Planned
+    from mlflow_l3d.designs import Planned
 
     return Planned(classes=2, **more)
 
@@ -211,5 +211,5 @@ def test_constant_scores_say_why_answers_could_not_be_read():
     for found, expected in ((frame, False), (unread, True)):
         messages = [check.message for check in analyse(found, metric="accuracy").checks if check.code == "L3D004"]
         assert len(messages) == 2
-        assert all(("50.0% end inside a thought" in message) == expected for message in messages)
-        assert all((message.find("thought") < message.find("25.0% are cut")) == expected for message in messages)
+        assert all(("50.0 % end inside a thought" in message) == expected for message in messages)
+        assert all((message.find("thought") < message.find("25.0 % are cut")) == expected for message in messages)

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlflow_l3d.analysis.importance.checks.cells import at_random
+from mlflow_l3d.analysis.importance.checks.runs import at_random
 from mlflow_l3d.analysis.importance.importance import importance
-from mlflow_l3d.designs import design_named
-from mlflow_l3d.designs.analyse import Planned, analyse
+from mlflow_l3d.designs import Planned, design_named
+from mlflow_l3d.designs.analyse import analyse
 
 
 def drawn(seed=0, share=0.0, rows=20, columns=10):

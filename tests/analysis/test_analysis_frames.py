@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 
-from mlflow_l3d.analysis.importance.frames import factors_in, golden_scores, score_table
+from mlflow_l3d.analysis.importance.tables import factors_in, golden_scores, score_table
 from mlflow_l3d.errors import ParameterError
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from mlflow_l3d.analysis.importance.checks import all_checks
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence, PlanFacts
-from mlflow_l3d.analysis.importance.checks.report import all_checks
 from mlflow_l3d.analysis.importance.estimate import importance_of_variances
 from mlflow_l3d.analysis.importance.estimators import LEVELS
 from mlflow_l3d.analysis.importance.estimators.levels import levels_components, levels_estimate, levels_without_each

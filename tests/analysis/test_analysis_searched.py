@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlflow_l3d.analysis.importance.checks.cells import on_searched_split, searched_split
-from mlflow_l3d.analysis.importance.checks.evidence import Evidence, PlanFacts
-from mlflow_l3d.designs.analyse import Planned, analyse
+from mlflow_l3d.analysis.importance.checks.evidence import Evidence, PlanFacts, on_searched_split
+from mlflow_l3d.analysis.importance.checks.runs import searched_split
+from mlflow_l3d.designs import Planned
+from mlflow_l3d.designs.analyse import analyse
 
 LARGE = 2**53 - 1
 SEEDS = st.integers(0, 3)

@@ -11,8 +11,8 @@ from checks_cases import checks_of
 
 from mlflow_l3d.analysis.importance.estimators.missing_cells import reml_components
 from mlflow_l3d.analysis.importance.importance import importance, importance_path, radial_importance
-from mlflow_l3d.designs import design_named, plannable_designs
-from mlflow_l3d.designs.analyse import Planned, analyse
+from mlflow_l3d.designs import Planned, design_named, plannable_designs
+from mlflow_l3d.designs.analyse import analyse
 
 NUMBERS = (
     "importance",

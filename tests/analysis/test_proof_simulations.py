@@ -13,8 +13,8 @@ import pytest
 
 from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
 from mlflow_l3d.analysis.planning.stopping import IntervalRule
-from mlflow_l3d.designs import design_named
-from mlflow_l3d.designs.analyse import Planned, analyse
+from mlflow_l3d.designs import Planned, design_named
+from mlflow_l3d.designs.analyse import analyse
 
 SETTINGS = [(0.5, 0.5, 0.0), (0.5, 0.0, 0.5), (0.9, 0.1, 0.0), (0.1, 0.9, 0.0)]
 NULLS = [(0.5, 0.5, 0.0), (0.5, 0.0, 0.5)]

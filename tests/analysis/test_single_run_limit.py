@@ -1,21 +1,18 @@
 """How far apart two runs may lie by luck: one time in twenty they lie further apart, however few runs were seen."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED, RADIAL
-from mlflow_l3d.analysis.importance.importance import importance
-from mlflow_l3d.analysis.importance.luck import dependent_spread, single_run_limit
+from mlflow_l3d.analysis.importance.shape import single_run_limit
 
 TIMES = 4000
 TABLES = 1500
 """Of these the limit is slower; one time in twenty has a standard error of 0.6 % then."""
 NONE = np.empty(0)
-RECORD = importance([[0.6, 0.8], [0.4, 0.8]], [0.5, 0.9])
 
 
 def exceeded(limits, rng):
@@ -44,7 +41,7 @@ def test_runs_of_a_table_count_for_fewer_than_they_are(model, of_rows):
     for _ in range(TABLES):
         columns = rng.standard_normal((1, 5)) if model is CROSSED else rng.standard_normal((4, 5))
         table = math.sqrt(of_rows) * rng.standard_normal((4, 1)) + math.sqrt(1 - of_rows) * columns
-        limits.append(single_run_limit(NONE, *dependent_spread([replace(RECORD, table=table)], model)))
+        limits.append(single_run_limit(NONE, *model.dependent_spread([table])))
     assert 0.03 < exceeded(np.array(limits), rng) < 0.07
 
 
@@ -54,10 +51,10 @@ def test_runs_of_pairs_count_for_fewer_than_they_are():
     for _ in range(TABLES):
         base, swap = rng.standard_normal((2, 5, 3)) / math.sqrt(3)  # no factor redraws the last part of the score
         pairs = [np.column_stack([base.sum(1), base.sum(1) - base[:, at] + swap[:, at]]) for at in range(2)]
-        spread = dependent_spread([replace(RECORD, table=table) for table in pairs], RADIAL)
+        spread = RADIAL.dependent_spread(pairs)
         limits.append(single_run_limit(NONE, *spread))
     assert 0.03 < exceeded(np.array(limits), rng) < 0.07
 
 
 def test_tables_without_spread_know_none():
-    assert dependent_spread([replace(RECORD, table=np.ones((3, 3)))], CROSSED) is None
+    assert CROSSED.dependent_spread([np.ones((3, 3))]) is None

@@ -44,7 +44,7 @@ def seq2seq(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
 def kept_store(migrated_store: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Keep a store in the cache; ours is made from an empty one, so that its migrations are not waited for."""
     from mlflow_l3d.approaches.project import store
-    from mlflow_l3d.approaches.project.located import located
+    from mlflow_l3d.approaches.project.mlproject import located
 
     cache = tmp_path_factory.mktemp("cache")
     monkeypatch.setenv("L3D_CACHE", str(cache))

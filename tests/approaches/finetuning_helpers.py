@@ -11,7 +11,7 @@ import torch
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning import Finetuning
-from mlflow_l3d.approaches.finetuning.head_session import HeadSession
+from mlflow_l3d.approaches.finetuning.head import HeadSession
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.cells.factors import configuration_seed
 from mlflow_l3d.tasks.base import Task

@@ -8,7 +8,7 @@ import meta_learning_reference as reference
 import numpy as np
 import torch
 
-from mlflow_l3d.approaches.stacked.stack import Stack
+from mlflow_l3d.approaches.stack import Stack
 
 
 @dataclass(frozen=True)

@@ -151,10 +151,10 @@ def test_a_learner_that_is_told_to_end_is_what_one_of_fewer_epochs_is(meta_sessi
         (cut,) = run(meta_session, ended)
     finally:
         meta_session.on_epoch_end = None
-    learner, recipe = meta_session.learner, meta_session.recipe
-    learner.settings = replace(recipe, epochs=3)
+    recipe = meta_session.recipe
+    meta_session.recipe = replace(recipe, epochs=3)
     try:
         (whole,) = run(meta_session, ended)
     finally:
-        learner.settings = recipe
+        meta_session.recipe = recipe
     assert content(cut) == content(whole)

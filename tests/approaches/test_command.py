@@ -20,7 +20,7 @@ import pandas as pd
 import pytest
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.command import in_place, template
+from mlflow_l3d.approaches.command import files, template
 from mlflow_l3d.approaches.command.approach import Command
 from mlflow_l3d.approaches.command.said import printed_scores
 from mlflow_l3d.approaches.command.template import Output, Template, environment, last_lines, run
@@ -63,7 +63,7 @@ def test_placeholders_are_factors_and_files_are_found_from_elsewhere(tmp_path):
     assert template.factors == ("b", "a")
     words = template.arguments({"a": 3, "b": 0}, Path("out"))
     assert words == [sys.executable, "train.py", "0", "--data=data", "--seed=3-0", "--out", "out", "{}", str(tmp_path)]
-    assert list(template.files()) == ["train.py"]
+    assert list(template.named()) == ["train.py"]
     before = template.more_files(["train.py", "data"])
     assert list(before) == ["train.py", "data/a.csv"]
     (tmp_path / "data" / "a.csv").write_text("2")
@@ -88,9 +88,9 @@ def test_of_a_large_folder_only_a_part_is_searched_for_a_file_that_nobody_reads(
     here.mkdir()
     (here / "a.json").touch()
     template = Template.of("python train.py {seed}", here)
-    assert in_place.unread_score(output, template, 0) == ". It may be in a.json"
-    monkeypatch.setattr(in_place, "MOST_FILES", 1)
-    assert in_place.unread_score(output, template, 0) == ""
+    assert files.unread_score(output, template, 0) == ". It may be in a.json"
+    monkeypatch.setattr(files, "MOST_FILES", 1)
+    assert files.unread_score(output, template, 0) == ""
 
 
 def test_a_progress_bar_of_many_scores_is_one_line(tmp_path):

@@ -4,7 +4,7 @@ import pytest
 
 import mlflow_l3d
 from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.command import key_files
+from mlflow_l3d.approaches.command import files
 from mlflow_l3d.approaches.command.approach import Command
 from mlflow_l3d.errors import ParameterError
 
@@ -79,7 +79,7 @@ def test_files_that_scripts_name_or_import_are_in_the_key(tmp_path):
 
 
 def test_a_script_that_is_not_there_is_named_before_the_folder_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(key_files, "walk", None)
+    monkeypatch.setattr(files, "walk", None)
     with pytest.raises(ParameterError, match=r"command=trian\.py: this folder has no such file\. Go to"):
         key_of("python -u trian.py {seed}", tmp_path)
 
@@ -87,7 +87,7 @@ def test_a_script_that_is_not_there_is_named_before_the_folder_is_read(tmp_path,
 @pytest.mark.parametrize("change", ["content", "size", "variable", "folder", "setting", "argument", "twin"])
 def test_whatever_may_decide_a_result_is_in_the_key(change, tmp_path, monkeypatch):
     """Named files, be they large or of one name, a variable, the folder, and what a file of settings names."""
-    monkeypatch.setattr(key_files, "_SMALL", 20)
+    monkeypatch.setattr(files, "_SMALL", 20)
     monkeypatch.setenv("BASE", "1")
     for version in ("v1", "v2"):
         for name, text in {

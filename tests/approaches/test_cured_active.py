@@ -9,9 +9,9 @@ from test_cured import HEAD, job_of, outcomes_of
 
 import mlflow_l3d
 from mlflow_l3d.analysis.cure.remedy import Remedy
-from mlflow_l3d.approaches.cured import active
-from mlflow_l3d.approaches.cured.active import smallest_margins
+from mlflow_l3d.approaches.cured import sessions
 from mlflow_l3d.approaches.cured.approach import Cured
+from mlflow_l3d.approaches.cured.sessions import smallest_margins
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.synthetic import Synthetic
@@ -86,7 +86,7 @@ def test_half_of_the_examples_are_those_next_to_the_line_that_the_other_half_dra
 
 
 def test_the_pool_is_drawn_by_the_seed_of_the_labels_and_has_a_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr(active, "MOST_ASKED", 60)
+    monkeypatch.setattr(sessions, "MOST_ASKED", 60)
     learner, plain = line()
     cell = one_cell(plain.factors)
     job = job_of(Cured(plain, ACTIVE), LINE, tmp_path)

@@ -9,34 +9,32 @@ from functools import cache
 import pytest
 from device_paths import WAYS, Runner, differences
 
-from mlflow_l3d.approaches import device_draws, numerics
-from mlflow_l3d.approaches.finetuning import kinds
-from mlflow_l3d.approaches.finetuning.full import lora, stacked
-from mlflow_l3d.approaches.finetuning.full.graphed import GraphedSteps
-from mlflow_l3d.approaches.finetuning.full.loading import DecoderWithHead
-from mlflow_l3d.approaches.finetuning.full.session import FullSession
-from mlflow_l3d.approaches.finetuning.head_session import HeadSession
-from mlflow_l3d.approaches.icl.engine import seq2seq, tensors
-from mlflow_l3d.approaches.meta_learning import chunk
+from mlflow_l3d.approaches import chunks, device_draws, numerics
+from mlflow_l3d.approaches.finetuning import lora, session, weights
+from mlflow_l3d.approaches.finetuning.full import FullSession
+from mlflow_l3d.approaches.finetuning.graphed import GraphedSteps
+from mlflow_l3d.approaches.finetuning.head import HeadSession
+from mlflow_l3d.approaches.finetuning.loading import DecoderWithHead
+from mlflow_l3d.approaches.icl.engine import reading, seq2seq
+from mlflow_l3d.approaches.meta_learning.session import MetaSession
 from mlflow_l3d.approaches.models.tokens import Tokens
-from mlflow_l3d.approaches.stacked import chunks
-from mlflow_l3d.approaches.stacked.stack import Moments, Rows
+from mlflow_l3d.approaches.stack import Rows, Stack
 
 MUTATIONS = {
     # What is used, the path that uses it, a part of its source, and what stands there instead.
-    "steps of Adam": (Moments.of, "heads", ", device=weights.device", ""),
+    "steps of Adam": (Stack.descend, "heads", ", device=self._weights.device", ""),
     "places of rows": (Rows.places, "heads", ".to(self._matrix.device)", ""),
     "labels of heads": (HeadSession.epoch, "heads", ".to(stack.w1)", ".float()"),
     "logits of heads": (HeadSession._outputs, "heads", ".cpu()", ""),
     "tokens": (Tokens.batch, "full", ".to(device)", ""),
-    "labels": (kinds.wanted, "lora", ".to(device)", ""),
+    "labels": (session.wanted, "lora", ".to(device)", ""),
     "sum of losses": (FullSession.epoch, "lora", ", device=self.device", ""),
     "batches": (GraphedSteps._on_device, "full", ".to(self.device)", ""),
     "logits": (FullSession.logits, "full", ".cpu()", ""),
     "keys of dropout": (lora.Keys.begin, "lora", "torch.tensor(seeds, device=device)", "torch.tensor(seeds)"),
-    "rows that go on": (stacked.StackedWeights.select, "lora, beside", ".to(self.tensors[0].device)", ""),
+    "rows that go on": (weights.StackedWeights.select, "lora, beside", ".to(self.tensors[0].device)", ""),
     "last token": (DecoderWithHead.forward, "lora, decoder", "device=mask.device", "device='cpu'"),
-    "labels of tasks": (chunk._epoch, "maml", ", device=stack.w1.device", ""),
+    "labels of tasks": (MetaSession._epoch, "maml", ", device=stack.w1.device", ""),
     "dropout of tasks": (
         device_draws.dropout_factors,
         "maml",
@@ -44,12 +42,12 @@ MUTATIONS = {
         "torch.tensor(seeds)",
     ),
     "packed texts and what is read": (
-        tensors.on_device,
+        reading.on_device,
         "score",
         '.to(device, non_blocking=device.type == "cuda")',
         "",
     ),
-    "uniforms": (tensors.next_tokens, "generate, drawn", ".to(home.device)", ""),
+    "uniforms": (reading.next_tokens, "generate, drawn", ".to(home.device)", ""),
     "lengths of texts": (seq2seq.Seq2SeqEngine._start, "seq2seq, score", "device=device", "device='cpu'"),
 }
 

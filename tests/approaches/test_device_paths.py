@@ -15,15 +15,15 @@ from finetuning_helpers import cell, train_heads
 from mlflow_l3d.approaches import device_draws, numerics
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning import Finetuning
-from mlflow_l3d.approaches.finetuning import head_session as heads
-from mlflow_l3d.approaches.finetuning.head_training import Head
+from mlflow_l3d.approaches.finetuning import head as heads
+from mlflow_l3d.approaches.finetuning.head import Head
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.finetuning.training import Progress
 from mlflow_l3d.approaches.models.features import pooled
-from mlflow_l3d.approaches.models.pretrained import load_encoder, load_tokenizer
+from mlflow_l3d.approaches.models.pretrained import load_encoder
 from mlflow_l3d.approaches.models.references import resolve
 from mlflow_l3d.approaches.models.tokens import tokenise
-from mlflow_l3d.approaches.stacked.stack import initial_head
+from mlflow_l3d.approaches.stack import initial_head
 from mlflow_l3d.tasks.settings import Split
 
 COUNTED_WITH = {"torch": "2.13", "transformers": "5.23"}
@@ -92,8 +92,8 @@ def test_dropout_of_a_device_follows_from_the_cell_alone(runner):
 
 def test_features_of_an_encoder_are_those_of_the_cpu(runner):
     found = resolve(runner.model("encoder"))
-    tokens = tokenise(load_tokenizer(found), TASKS["classes"]().texts, 48)
-    some, encoder = np.arange(12), load_encoder(found)
+    encoder, tokenizer = load_encoder(found)
+    tokens, some = tokenise(tokenizer, TASKS["classes"]().texts, 48), np.arange(12)
     expected = pooled(encoder, tokens, some, "mean", "cpu")
     with watched() as counts:
         encoder.to(DEVICE)

@@ -33,7 +33,7 @@ def encoded(tmp_path_factory):
 def test_features_are_those_of_one_text_at_a_time(tmp_path, columns, pooling):
     texts = handmade_task(9, columns).texts
     found = load(tmp_path, texts, pooling=pooling)
-    tokenizer, encoder = pretrained.load_tokenizer(FOUND), pretrained.load_encoder(FOUND)
+    encoder, tokenizer = pretrained.load_encoder(FOUND)
     for row, pair in zip(found, zip(*texts, strict=True), strict=True):
         with torch.inference_mode():
             states = encoder(**tokenizer(*pair, return_tensors="pt")).last_hidden_state[0]
@@ -42,7 +42,7 @@ def test_features_are_those_of_one_text_at_a_time(tmp_path, columns, pooling):
 
 
 def test_pairs_keep_their_segments_and_length():
-    tokenizer = pretrained.load_tokenizer(FOUND)
+    _, tokenizer = pretrained.load_encoder(FOUND)
     texts = (("a b c d e f", "x"), ("y", "z z z z z z z z z"))
     tokens = tokenise(tokenizer, texts, 8)
     batch = tokens.batch(np.array([1, 0]), "cpu")
@@ -54,7 +54,7 @@ def test_pairs_keep_their_segments_and_length():
 
 
 def test_many_texts_are_tokenised_in_chunks(monkeypatch):
-    tokenizer = pretrained.load_tokenizer(FOUND)
+    _, tokenizer = pretrained.load_encoder(FOUND)
     whole = tokenise(tokenizer, TEXTS, 16)
     monkeypatch.setattr("mlflow_l3d.approaches.models.tokens.CHUNK", 8)
     chunked = tokenise(tokenizer, TEXTS, 16)

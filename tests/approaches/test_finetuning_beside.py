@@ -9,7 +9,7 @@ from finetuning_helpers import cell, handmade_task, run
 from finetuning_models import choice_task, model_folders, regression_task, session_of
 
 from mlflow_l3d.approaches.device_draws import counted, kept, mixed, places
-from mlflow_l3d.approaches.finetuning.full.lora import CountedDropout, Keys
+from mlflow_l3d.approaches.finetuning.lora import CountedDropout, Keys
 from mlflow_l3d.errors import L3DError, ParameterError
 
 SETTINGS = {"num_labelled": 20, "test_size": 8}

@@ -7,9 +7,8 @@ import torch
 from finetuning_helpers import cell, content, handmade_task, run
 from finetuning_models import session_of, tiny_bert
 
-from mlflow_l3d.approaches.finetuning.full import graphed
-from mlflow_l3d.approaches.finetuning.full import session as full
-from mlflow_l3d.approaches.finetuning.full.graphed import GraphedSteps
+from mlflow_l3d.approaches.finetuning import full, graphed
+from mlflow_l3d.approaches.finetuning.graphed import GraphedSteps
 
 TASK = handmade_task(100, num_labelled=30, test_size=8)
 SETTINGS = {"trainable": "full", "epochs": 2, "max_length": 16, "batch_size": 4}

@@ -7,11 +7,10 @@ import torch
 from finetuning_helpers import cell, changes, check_generators, content, handmade_task, prepare, run, short_reviews
 from finetuning_models import regression_task, tiny_bert
 
-from mlflow_l3d.approaches.finetuning import Finetuning, training
-from mlflow_l3d.approaches.finetuning import head_session as head
-from mlflow_l3d.approaches.finetuning.head_session import HeadSession
+from mlflow_l3d.approaches import chunks, stack
+from mlflow_l3d.approaches.finetuning import Finetuning, head, training
+from mlflow_l3d.approaches.finetuning.head import HeadSession
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
-from mlflow_l3d.approaches.stacked import chunks, stack
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.classification import f1_macro
 from mlflow_l3d.metrics.regression import pearson

@@ -14,9 +14,9 @@ from scipy.stats import pearsonr
 from transformers import AutoModelForSequenceClassification
 
 from mlflow_l3d.approaches.finetuning import Finetuning
-from mlflow_l3d.approaches.finetuning.kinds import columns_of, loss_of
+from mlflow_l3d.approaches.finetuning.session import loss_of
 from mlflow_l3d.approaches.finetuning.training import validate
-from mlflow_l3d.approaches.models.tokens import Tokens
+from mlflow_l3d.approaches.models.tokens import Tokens, columns_of
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.checks import check_kind
 from mlflow_l3d.tasks.settings import SplitSettings

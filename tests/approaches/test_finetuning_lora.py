@@ -10,9 +10,8 @@ import torch
 from finetuning_helpers import cell, content, handmade_task, run
 from finetuning_models import choice_task, model_folders, regression_task, session_of
 
-from mlflow_l3d.approaches.finetuning import Finetuning
-from mlflow_l3d.approaches.finetuning.full import loading
-from mlflow_l3d.approaches.finetuning.full.loading import is_decoder
+from mlflow_l3d.approaches.finetuning import Finetuning, loading
+from mlflow_l3d.approaches.finetuning.loading import is_decoder
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.testing import check_approach
 

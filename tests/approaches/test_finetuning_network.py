@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mlflow_l3d.approaches.finetuning import Finetuning
-from mlflow_l3d.approaches.finetuning.head_training import Head, HeadNetwork, logits_of
+from mlflow_l3d.approaches.finetuning.head import Head, HeadNetwork, logits_of
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
 from mlflow_l3d.approaches.finetuning.training import (
     DivergedError,
@@ -15,7 +15,7 @@ from mlflow_l3d.approaches.finetuning.training import (
     learning_rates,
     validate,
 )
-from mlflow_l3d.approaches.stacked.stack import Stack, dropout_factors, initial_head
+from mlflow_l3d.approaches.stack import Stack, dropout_factors, initial_head
 from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.tasks.settings import Split
 

@@ -14,9 +14,8 @@ from finetuning_models import model_folders, own_parts, regression_task, session
 from mlflow_l3d.analysis.cure.remedy import Remedy
 from mlflow_l3d.approaches.base import Approach, resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning import Finetuning
-from mlflow_l3d.approaches.finetuning.full.session import FullSession
-from mlflow_l3d.approaches.finetuning.head_session import HeadSession
-from mlflow_l3d.approaches.finetuning.head_training import HeadNetwork, logits_of
+from mlflow_l3d.approaches.finetuning.full import FullSession
+from mlflow_l3d.approaches.finetuning.head import HeadNetwork, HeadSession, logits_of
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.finetuning.training import Course, DivergedError, Progress
 from mlflow_l3d.approaches.icl.approach import InContextLearning
@@ -52,8 +51,8 @@ def softmax(logits):
 def test_the_head_is_evaluated_with_the_mean_of_its_last_weights(last, cache, monkeypatch):
     seen, original = [], HeadSession.epoch
 
-    def spy(self, courses, number, weights, rates):
-        losses = original(self, courses, number, weights, rates)
+    def spy(self, courses, number, order, weights, rates):
+        losses = original(self, courses, number, order, weights, rates)
         for own, *layers in zip(courses, *weights.tensors, strict=True):
             seen.append((own.cell.key, [layer.numpy().astype(np.float64) for layer in layers]))
         return losses
@@ -89,8 +88,8 @@ def test_a_model_is_evaluated_with_the_mean_of_its_last_weights(given, folders, 
     epochs, tested = [], []
     train, test = FullSession.epoch, FullSession.tested
 
-    def spy(self, courses, epoch, weights, *more):
-        losses = train(self, courses, epoch, weights, *more)
+    def spy(self, courses, epoch, order, weights, *more):
+        losses = train(self, courses, epoch, order, weights, *more)
         epochs.append([tensor.detach().clone() for tensor in weights.tensors])
         return losses
 

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from mlflow_l3d.approaches.finetuning.full.weights import RoundedLayers
+from mlflow_l3d.approaches.finetuning.weights import RoundedLayers
 
 
 class Network(torch.nn.Module):

@@ -23,8 +23,8 @@ from icl_helpers import (
 )
 from icl_tiny_models import CHAT, byte_tokenizer, llama, save
 
+from mlflow_l3d.approaches.icl.decisions import calibrated, chosen
 from mlflow_l3d.approaches.icl.encoding import answer_ids, decode, prompts_ids
-from mlflow_l3d.approaches.icl.prompts.decisions import calibrated, chosen
 from mlflow_l3d.approaches.shots import nearest_shots, random_shots, shot_order
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.base import Task

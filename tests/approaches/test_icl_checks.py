@@ -16,7 +16,7 @@ from run_helpers import sqlite_place
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.icl import InContextLearning, approach, models
-from mlflow_l3d.approaches.icl.checks import check_answers
+from mlflow_l3d.approaches.icl.encoding import check_answers
 from mlflow_l3d.approaches.icl.recipe import Recipe
 from mlflow_l3d.approaches.models import pretrained
 from mlflow_l3d.approaches.shots import check_shots, chosen_classes

@@ -15,7 +15,7 @@ from finetuning_helpers import handmade_task
 from icl_helpers import APPROACH, complete, prepared, tiny_model
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.icl.choices import MOST_LISTED, PromptChoices, option_order
+from mlflow_l3d.approaches.icl.formats import MOST_LISTED, PromptChoices, option_order
 from mlflow_l3d.approaches.icl.recipe import CHOSEN, Recipe
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.cells.factors import configuration_seed

@@ -7,7 +7,7 @@ from tokenizers import models as tokenizer_models
 from transformers import PreTrainedTokenizerFast
 
 from mlflow_l3d.approaches.icl.encoding import answer_ids, check_length, decode, prompts_ids, stop_ids
-from mlflow_l3d.approaches.icl.models import CAUSAL, LoadedModel, load_model
+from mlflow_l3d.approaches.icl.models import LoadedModel, load_model
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +46,10 @@ def test_answers_continue_the_prompt(causal, plain, seq2seq):
 def test_answers_behind_a_template_without_a_lead(plain):
     template = "{% for m in messages %}[{{ m['content'] }}]{% endfor %}"
     tokenizer = byte_tokenizer(template)
-    loaded = LoadedModel(None, tokenizer, CAUSAL, 9, True, "fussy", "its configuration")
+    loaded = LoadedModel(None, tokenizer, True, 9, True, "fussy", "its configuration")
     assert answer_ids(loaded, " s", True) == tokenizer("[s", add_special_tokens=False)["input_ids"]
     refusing = byte_tokenizer("{% if messages|length > 1 %}{{ raise_exception('one turn') }}{% endif %}hello:")
-    loaded = LoadedModel(None, refusing, CAUSAL, 9, True, "fussy", "its configuration")
+    loaded = LoadedModel(None, refusing, True, 9, True, "fussy", "its configuration")
     assert answer_ids(loaded, " good", True) == refusing("good", add_special_tokens=False)["input_ids"]
 
 
@@ -59,7 +59,7 @@ def test_a_word_is_cut_as_in_the_middle_of_a_text():
     backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="</s>", pad_token="</s>")
     assert tokenizer("  good")["input_ids"] != [5]
-    loaded = LoadedModel(None, tokenizer, CAUSAL, 9, False, "fussy", "its configuration")
+    loaded = LoadedModel(None, tokenizer, True, 9, False, "fussy", "its configuration")
     assert answer_ids(loaded, " good", False) == [5]
 
 
@@ -67,7 +67,7 @@ def test_bad_texts(causal):
     for chat in (False, True):
         assert "has no tokens" in refusal(answer_ids, causal, " ", chat)
     broken = byte_tokenizer("{{ raise_exception('only about the weather') }}")
-    loaded = LoadedModel(None, broken, CAUSAL, 9, True, "fussy", "its configuration")
+    loaded = LoadedModel(None, broken, True, 9, True, "fussy", "its configuration")
     text = refusal(prompts_ids, loaded, ["x"], True)
     assert "the chat template of fussy cannot be used (only about the weather)" in text
 

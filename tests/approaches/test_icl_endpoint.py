@@ -303,15 +303,35 @@ def test_faults_are_tried_again(server, tmp_path):
     np.testing.assert_array_equal(found.predictions, known.predictions)
 
 
-def test_a_limit_of_tokens_per_minute_is_waited_for(server, tmp_path):
+def test_a_limit_of_tokens_per_minute_is_waited_for(server, tmp_path, caplog):
     server.retry_after = "0.01"
     server.faults.extend([429] * 20)
     (found,) = asked(client_of(server, tmp_path / "a"), "a")
     assert found["text"].strip() in TOKENS
     assert len(server.requests) == 21
+    assert [line for line in caplog.messages if "asked again" in line] == [
+        f"{server.url} gave no answer 3 times, and is asked again."
+    ]
     server.faults.extend([429] * 60)
     with pytest.raises(EndpointError, match="Lower hyperparameter concurrency, or wait; the same command continues"):
         asked(client_of(server, tmp_path / "b"), "a")
+
+
+def test_a_request_is_not_sent_again_after_the_session_was_closed(server, tmp_path):
+    server.retry_after = "0.3"
+    server.faults.extend([429] * 60)
+
+    async def closed():
+        client = client_of(server, tmp_path)
+        asking = asyncio.ensure_future(client.ask("/chat/completions", chat_request("a", chat=True), dict))
+        while not server.requests:
+            await asyncio.sleep(0.01)
+        await client.close()
+        return await asyncio.gather(asking, return_exceptions=True)
+
+    (error,) = asyncio.run(closed())
+    assert str(error) == "the session was closed."
+    assert len(server.requests) < 9  # as often is a request sent
 
 
 def refusing(server, status, message, code=None):
@@ -413,7 +433,7 @@ def test_a_text_without_log_probabilities_has_no_class(server, tmp_path, gives):
     assert gone.sum() == 1
     assert found.metrics["unparsed_share"] == pytest.approx(1 / 6)
     (remark,) = [each for each in APPROACH.remarks(pd.DataFrame([found.metrics])) if "read" in each]
-    assert "16.7% give class words less than 1 % of the probability" in remark
+    assert "16.7 % give class words less than 1 % of the probability" in remark
     np.testing.assert_array_equal(found.predictions[~gone], whole.predictions[~gone])
     np.testing.assert_array_equal(found.scores[gone], [[0.5, 0.5]])
     assert len(server.requests) == 2 * count, "what is no fault is not asked again"
@@ -443,7 +463,7 @@ def test_a_prompt_that_a_filter_refuses_is_one_wrong_answer(server, tmp_path, ca
     shares = {name: value for name, value in found.metrics.items() if name.startswith("unparsed_") and value}
     assert shares == {"unparsed_share": pytest.approx(1 / 6), "unparsed_filtered_share": pytest.approx(1 / 6)}
     (remark,) = [each for each in APPROACH.remarks(pd.DataFrame([found.metrics])) if "read" in each]
-    assert f"16.7% {REASONS['filtered']}" in remark
+    assert f"16.7 % {REASONS['filtered']}" in remark
     server.withheld = "e"
     (none,) = run(server, tmp_path / "b", (1,), **given)
     assert "withheld all answers" in (none.error or "") or none.metrics["unparsed_filtered_share"] == 1
@@ -548,7 +568,7 @@ def test_an_error_that_comes_as_an_answer_is_none(server, tmp_path, fault, monke
 
     monkeypatch.setattr("mlflow_l3d.approaches.icl.endpoint.client.asyncio.sleep", sleep)
     server.answer = lambda *_, **__: fault
-    with pytest.raises(RefusedError, match=r"no answer of that protocol 3 times \(upstream overloaded\)"):
+    with pytest.raises(RefusedError, match=r"no answer of that protocol 3 times \(upstream overloaded\). Check"):
         asked(client_of(server, tmp_path), "a")
     assert [seconds for seconds in pauses if seconds] == [2, 4]
 
@@ -614,7 +634,7 @@ def test_prompts_that_a_server_cuts_are_named(server, tmp_path, counted):
         server, tmp_path, chat="single", template="{text} " + "Is it good or bad? " * 50, prompt_format="custom"
     )
     lines = APPROACH.remarks(pd.DataFrame([found.metrics]))
-    assert any("100.0% of the prompts have too few tokens: did" in line for line in lines) == (counted == 50)
+    assert any("100.0 % of the prompts have too few tokens: did" in line for line in lines) == (counted == 50)
 
 
 def test_tokens_that_no_server_counted_are_not_logged():
@@ -742,7 +762,7 @@ def test_another_fingerprint_is_said(server, tmp_path, caplog):
     first, *lines = APPROACH.remarks(pd.DataFrame([found.metrics]))
     assert "the same request differently, which counts as an effect of each factor" in first
     (line,) = [line for line in lines if "fingerprint" in line]
-    assert line.startswith("100.0%")
+    assert line.startswith("100.0 %")
 
 
 def test_what_the_server_says_is_in_the_key_and_what_may_be_spent_is_not(server, tmp_path, monkeypatch):

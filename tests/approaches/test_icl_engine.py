@@ -17,12 +17,11 @@ from hypothesis import strategies as st
 from icl_engine_models import PAD, SMALL, VOCABULARY, WINDOW, causal, plain_generate, prompts_of
 
 from mlflow_l3d.approaches.failures import LostDeviceError, is_out_of_memory
-from mlflow_l3d.approaches.icl.engine import CausalEngine, Seq2SeqEngine, tensors
+from mlflow_l3d.approaches.icl.engine import CausalEngine, Seq2SeqEngine, reading
 from mlflow_l3d.approaches.icl.engine.base import Batches
-from mlflow_l3d.approaches.icl.engine.packed import PackedModel
+from mlflow_l3d.approaches.icl.engine.packed import PackedModel, layer_window, runs_packed
+from mlflow_l3d.approaches.icl.engine.reading import build_trie, common_prefix
 from mlflow_l3d.approaches.icl.engine.rows import Rows
-from mlflow_l3d.approaches.icl.engine.trial import layer_window, runs_packed
-from mlflow_l3d.approaches.icl.engine.trie import build_trie, common_prefix
 
 # Float32: what batches, padding and masks may change in a log-probability.
 TOLERANCE = 1e-4
@@ -321,11 +320,11 @@ def test_reading_in_slices_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     logits = torch.randn(5, 3, 11, generator=torch.Generator().manual_seed(0))
     nodes, tokens = np.array([0, 2, 2]), np.array([1, 10, 0])
     expected = logits.double().log_softmax(-1)[:, nodes, tokens].numpy()
-    where = tensors.on_device(logits.device, nodes, tokens)
-    whole = tensors.read_steps(logits, *where)
-    monkeypatch.setattr(tensors, "_SLICE", 70)
-    assert (tensors.read_steps(logits, *where) == whole).all()
-    np.testing.assert_allclose(tensors.log_probabilities(list(whole)), expected, atol=1e-5, rtol=0)
+    where = reading.on_device(logits.device, nodes, tokens)
+    whole = reading.read_steps(logits, *where)
+    monkeypatch.setattr(reading, "_SLICE", 70)
+    assert (reading.read_steps(logits, *where) == whole).all()
+    np.testing.assert_allclose(reading.log_probabilities(list(whole)), expected, atol=1e-5, rtol=0)
 
 
 # Generation of causal models

@@ -10,7 +10,7 @@ import torch
 from icl_engine_models import PAD, prompts_of
 from icl_engine_models import causal as model
 
-from mlflow_l3d.approaches.icl.engine import CausalEngine, decoding, rows
+from mlflow_l3d.approaches.icl.engine import CausalEngine, causal, rows
 from mlflow_l3d.approaches.icl.engine import packed as packed_rows
 from mlflow_l3d.approaches.icl.engine.base import Batches
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel
@@ -29,14 +29,14 @@ def test_rows_of_a_gpu_are_not_as_long_as_a_long_prefix() -> None:
 def test_batches_follow_from_device_prefix_and_model(monkeypatch: pytest.MonkeyPatch) -> None:
     packed = PackedModel(model("llama"), None)
     prefix = packed.prefix(list(range(2, 42)), 512)
-    assert (packed.row_tokens, decoding.packed_tokens(packed, prefix, Batches(512))) == (None, 512)
+    assert (packed.row_tokens, causal.packed_tokens(packed, prefix, Batches(512))) == (None, 512)
     packed.device, packed.row_tokens = torch.device("cuda"), packed_rows.ROW_TOKENS["cuda"]
-    assert decoding.packed_tokens(packed, prefix, Batches(4096)) == 16_384
-    assert decoding.packed_tokens(packed, prefix, Batches(40, are_chosen=True)) == 40
+    assert causal.packed_tokens(packed, prefix, Batches(4096)) == 16_384
+    assert causal.packed_tokens(packed, prefix, Batches(40, are_chosen=True)) == 40
     # Two layers with two sets of keys and values of 8 numbers in 4 bytes; rows of 128 behind 40.
     for room in (0.5, 1.0, 2.0, 3.9):
-        monkeypatch.setattr(decoding, "PACKED_BYTES", int(room * (40 + 128) * 2 * 2 * 2 * 8 * 4))
-        assert decoding.packed_tokens(packed, prefix, Batches(4096)) == 128 * max(1, int(room))
+        monkeypatch.setattr(causal, "PACKED_BYTES", int(room * (40 + 128) * 2 * 2 * 2 * 8 * 4))
+        assert causal.packed_tokens(packed, prefix, Batches(4096)) == 128 * max(1, int(room))
 
 
 def test_numbers_of_a_gpu_change_batches_and_not_scores(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +61,7 @@ def test_numbers_of_a_gpu_change_batches_and_not_scores(monkeypatch: pytest.Monk
 
     expected, expected_texts, whole = run()
     monkeypatch.setitem(packed_rows.ROW_TOKENS, "cpu", 20)
-    monkeypatch.setitem(decoding.PACKED_TOKENS, "cpu", 100)
+    monkeypatch.setitem(causal.PACKED_TOKENS, "cpu", 100)
     scores, texts, short = run()
     # Texts of ten tokens, an inner node among them; then of nine.
     assert whole == [(6, 50), (6, 45)]

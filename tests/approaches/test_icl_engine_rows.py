@@ -16,11 +16,10 @@ from icl_engine_models import PAD, VOCABULARY, plain_generate
 from icl_engine_models import causal as model
 from icl_tiny_models import llama, t5
 
-from mlflow_l3d.approaches.icl.engine import CausalEngine, Sampling, Seq2SeqEngine, causal, decoding, rows
+from mlflow_l3d.approaches.icl.engine import CausalEngine, Sampling, Seq2SeqEngine, causal, rows
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel
+from mlflow_l3d.approaches.icl.engine.reading import AnswerTrie, build_trie, on_device
 from mlflow_l3d.approaches.icl.engine.rows import NOBODY, SHARED, Block, Rows, lay_out
-from mlflow_l3d.approaches.icl.engine.tensors import on_device
-from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie, build_trie
 
 ANSWERS = [[5], [6, 7], [6, 7, 8], [9, 10, 11, 12], [9, 10, 13]]
 LENGTHS = [1, 7, 3, 7, 12, 2, 9, 4, 4, 15, 1, 6]
@@ -222,7 +221,7 @@ def test_rows_of_any_kind_draw_what_single_texts_draw(
     single = CausalEngine(model("llama"), PAD, batch_size=1).generate(prompts, 6, stop, sampling=drawn)
     with pytest.MonkeyPatch.context() as patch:
         narrow(patch)
-        patch.setattr(decoding, "CACHED_TOKENS", kept)
+        patch.setattr(causal, "CACHED_TOKENS", kept)
         engine = CausalEngine(model("llama"), PAD, batch_tokens=tokens)
         assert engine.generate(prompts, 6, stop, sampling=drawn) == single
 
@@ -275,10 +274,10 @@ def test_bounds_hold(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(causal, "TEXTS", 5)
     if bound == "kept tokens":
         # Six of their own, three of four new ones, half of a row's prefix.
-        monkeypatch.setattr(decoding, "CACHED_TOKENS", 5 * (6 + 3 + 6))
+        monkeypatch.setattr(causal, "CACHED_TOKENS", 5 * (6 + 3 + 6))
     if bound == "kept bytes":
         # Two layers of keys and values, two heads of eight numbers of four bytes.
-        monkeypatch.setattr(decoding, "CACHED_BYTES", 5 * (6 + 3 + 6) * 2 * 2 * 2 * 8 * 4)
+        monkeypatch.setattr(causal, "CACHED_BYTES", 5 * (6 + 3 + 6) * 2 * 2 * 2 * 8 * 4)
     engine.score(prompts[:1], [[1]])
     expected = [alone("llama", prompt, 4, set()) for prompt in prompts]
     runs = recorded(monkeypatch)

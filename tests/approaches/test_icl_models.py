@@ -21,15 +21,15 @@ from transformers import (
 )
 
 from mlflow_l3d.approaches.icl import models
-from mlflow_l3d.approaches.icl.models import CAUSAL, SEQ2SEQ, context_length, load_model
-from mlflow_l3d.approaches.icl.servers import revision_of
+from mlflow_l3d.approaches.icl.approach import revision_of
+from mlflow_l3d.approaches.icl.models import context_length, load_model
 from mlflow_l3d.approaches.models import pretrained
 from mlflow_l3d.approaches.models import references as presets
 from mlflow_l3d.approaches.models.references import PRESETS, resolve
 
 
 def test_a_causal_model_is_loaded_as_it_was_saved(causal, causal_folder):
-    assert (causal.kind, causal.context, causal.chat, causal.model.dtype) == (CAUSAL, 64, True, torch.float32)
+    assert (causal.continues, causal.context, causal.chat, causal.model.dtype) == (True, 64, True, torch.float32)
     assert not causal.model.training
     assert not any(p.requires_grad for p in causal.model.parameters())
     assert causal.model.config._attn_implementation == "sdpa"
@@ -64,7 +64,7 @@ def test_what_is_computed_in(monkeypatch, saved, device, modern, expected):
 
 
 def test_an_encoder_decoder(seq2seq):
-    assert (seq2seq.kind, seq2seq.chat) == (SEQ2SEQ, False)
+    assert (seq2seq.continues, seq2seq.chat) == (False, False)
     assert (seq2seq.context, seq2seq.context_source) == (40, "model_max_length of its tokenizer")
     assert seq2seq.model.config.is_encoder_decoder
 
@@ -74,24 +74,24 @@ BART = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_attent
 
 
 @pytest.mark.parametrize(
-    ("config", "kind", "context"),
+    ("config", "continues", "context"),
     [
         (
             GPT2Config(n_embd=32, n_layer=1, n_head=4, vocab_size=258, n_positions=50, bos_token_id=0, eos_token_id=1),
-            CAUSAL,
+            True,
             50,
         ),
-        (MistralConfig(**SMALL, vocab_size=258, num_key_value_heads=2, sliding_window=8), CAUSAL, 4096 * 32),
-        (Qwen2Config(**SMALL, vocab_size=258, num_key_value_heads=2, tie_word_embeddings=True), CAUSAL, 32768),
-        (BartConfig(**BART, decoder_attention_heads=4, max_position_embeddings=70), SEQ2SEQ, 70),
+        (MistralConfig(**SMALL, vocab_size=258, num_key_value_heads=2, sliding_window=8), True, 4096 * 32),
+        (Qwen2Config(**SMALL, vocab_size=258, num_key_value_heads=2, tie_word_embeddings=True), True, 32768),
+        (BartConfig(**BART, decoder_attention_heads=4, max_position_embeddings=70), False, 70),
     ],
 )
-def test_other_families(config, kind, context, tmp_path):
-    auto = AutoModelForSeq2SeqLM if kind is SEQ2SEQ else AutoModelForCausalLM
+def test_other_families(config, continues, context, tmp_path):
+    auto = AutoModelForCausalLM if continues else AutoModelForSeq2SeqLM
     torch.manual_seed(5)
     model = auto.from_config(config).eval()
     found = load_model(str(save(tmp_path, model, byte_tokenizer())), "cpu", cache=tmp_path)
-    assert (found.kind, found.context) == (kind, context)
+    assert (found.continues, found.context) == (continues, context)
     ids = torch.tensor([[0, 5, 9, 77]])
     torch.testing.assert_close(found.model(ids).logits, model(ids).logits, rtol=0, atol=0)
 
@@ -115,7 +115,7 @@ def test_loading_leaves_the_global_generator_alone(causal_folder, tmp_path):
     ],
 )
 def test_context_length(config, limit, expected, source):
-    length, why = context_length(config, byte_tokenizer(model_max_length=limit), SEQ2SEQ)
+    length, why = context_length(config, byte_tokenizer(model_max_length=limit), False)
     assert length == expected
     assert source in why
 

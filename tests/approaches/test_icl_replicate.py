@@ -19,7 +19,7 @@ from icl_helpers import APPROACH, cell, complete
 from scipy.stats import binom
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.icl.servers import requests_per_example
+from mlflow_l3d.approaches.icl.endpoint.store import requests_per_example
 from mlflow_l3d.cells.factors import REPLICATE
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.base import Job
@@ -206,7 +206,7 @@ def test_answers_that_change_and_scores_that_do_not():
     assert loose.metrics()["changed_share"] == pytest.approx(2 / 3)
 
 
-@pytest.mark.parametrize(("share", "lines"), [(0.4, ["40% of the first cell's answers cannot be read"]), (0.2, [])])
+@pytest.mark.parametrize(("share", "lines"), [(0.4, ["40 % of the first cell's answers cannot be read"]), (0.2, [])])
 def test_answers_that_cannot_be_read_are_said_at_once(share, lines, caplog):
     warn_of_unread({"unparsed_share": share})
     assert [line.partition(" and ")[0] for line in caplog.messages] == lines
@@ -216,4 +216,4 @@ def test_answers_that_cannot_be_read_are_said_at_once(share, lines, caplog):
 @pytest.mark.parametrize("changing", [lambda *_: "maybe"], indirect=True)
 def test_that_is_said_once_in_a_study(changing, caplog):
     repeated(changing)
-    assert sum("100% of the first cell's answers" in line for line in caplog.messages) == 1
+    assert sum("100 % of the first cell's answers" in line for line in caplog.messages) == 1

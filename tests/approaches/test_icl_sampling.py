@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from icl_helpers import APPROACH, cell, complete, outcome, small_task
 from icl_tiny_models import byte_tokenizer, llama, save
 
-from mlflow_l3d.approaches.icl.engine import CausalEngine, Sampling, Seq2SeqEngine, tensors
-from mlflow_l3d.approaches.icl.engine.tensors import next_tokens
-from mlflow_l3d.approaches.icl.prompts.decisions import token_draws
+from mlflow_l3d.approaches.icl.decisions import token_draws
+from mlflow_l3d.approaches.icl.engine import CausalEngine, Sampling, Seq2SeqEngine, reading
+from mlflow_l3d.approaches.icl.engine.reading import next_tokens
 from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.testing.approaches import check_approach
 
@@ -125,7 +125,7 @@ def test_clocks_are_those_of_the_published_generator() -> None:
     first = np.array([0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F], dtype=np.uint64) >> np.uint64(12)
     np.testing.assert_allclose(np.exp(-clocks(0.0, 3)), (first + 0.5) / 2**52, rtol=1e-12)
     uniforms = np.array([0.0, 0.3, 0.9, BELOW_ONE])
-    found = tensors._clocks(torch.from_numpy(uniforms), 50).numpy()
+    found = reading._clocks(torch.from_numpy(uniforms), 50).numpy()
     np.testing.assert_allclose(found, [clocks(uniform, 50) for uniform in uniforms], rtol=1e-12)
 
 
@@ -182,7 +182,7 @@ def test_slices_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     logits, drawn = torch.randn(9, 11, generator=torch.Generator().manual_seed(0)), Sampling(2.0, token_draws(0, 9, 3))
     whole = next_tokens(logits, 2, drawn).tolist()
     for size in (1, 25):
-        monkeypatch.setattr(tensors, "_SLICE", size)
+        monkeypatch.setattr(reading, "_SLICE", size)
         assert next_tokens(logits, 2, drawn).tolist() == whole
     rows = np.array([7, 2])
     assert next_tokens(logits[[7, 2]], 2, drawn, rows).tolist() == [whole[7], whole[2]]

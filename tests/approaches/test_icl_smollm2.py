@@ -17,7 +17,7 @@ from run_helpers import Place, sqlite_place
 
 from mlflow_l3d.approaches.icl import InContextLearning
 from mlflow_l3d.approaches.icl.encoding import answers_ids, decode, prompts_ids, stop_ids
-from mlflow_l3d.approaches.icl.engine.trial import runs_packed
+from mlflow_l3d.approaches.icl.engine.packed import runs_packed
 from mlflow_l3d.approaches.icl.local_session import LocalSession
 from mlflow_l3d.approaches.icl.models import LoadedModel, load_model
 from mlflow_l3d.approaches.models.references import find_gguf
@@ -66,7 +66,7 @@ def session_of() -> Iterator[Callable[..., LocalSession]]:
         return prepared
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mlflow_l3d.approaches.icl.loading.load_model", load_once)
+        patch.setattr("mlflow_l3d.approaches.icl.models.load_model", load_once)
         patch.setattr("mlflow_l3d.approaches.icl.engine.causal.runs_packed", cache(runs_packed))
         yield session
     for one in opened:

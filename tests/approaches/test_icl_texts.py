@@ -12,9 +12,9 @@ from endpoint_server import Server
 from icl_helpers import APPROACH, tiny_model, written_by
 from icl_tiny_models import CHAT
 
-from mlflow_l3d.approaches.icl.choices import PromptChoices
+from mlflow_l3d.approaches.icl.decisions import Written, answer_text, behind_thought, has_ended
 from mlflow_l3d.approaches.icl.encoding import decode, prompts_ids
-from mlflow_l3d.approaches.icl.prompts.decisions import Written, answer_text, behind_thought, has_ended
+from mlflow_l3d.approaches.icl.formats import PromptChoices
 from mlflow_l3d.approaches.icl.recipe import CHOSEN, Recipe
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.checks import check_kind

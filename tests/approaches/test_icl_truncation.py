@@ -27,10 +27,10 @@ from transformers import (
     UMT5Config,
 )
 
-from mlflow_l3d.approaches.icl.checks import cut_shares, most_tokens
 from mlflow_l3d.approaches.icl.encoding import PLACEHOLDER, prompts_ids
 from mlflow_l3d.approaches.icl.engine import CausalEngine
-from mlflow_l3d.approaches.icl.models import CAUSAL, SEQ2SEQ, LoadedModel, is_bounded
+from mlflow_l3d.approaches.icl.local_session import cut_shares
+from mlflow_l3d.approaches.icl.models import LoadedModel, is_bounded
 from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.testing import one_cell
 
@@ -116,13 +116,13 @@ def test_shares_that_are_known(seq2seq: LoadedModel, side: str, most: int, cut: 
 
 
 def test_the_answer_of_a_causal_model_keeps_its_place() -> None:
-    loaded = LoadedModel(None, byte_tokenizer(), CAUSAL, 64, False, "tiny", "its configuration")
-    assert most_tokens(loaded, [[3], [3] * 4]) == 61
-    assert most_tokens(loaded, [], new_tokens=10) == 55
-    assert most_tokens(loaded, [], new_tokens=100) == 1
-    assert most_tokens(replace(loaded, kind=SEQ2SEQ), [[3] * 9]) == 64
+    loaded = LoadedModel(None, byte_tokenizer(), True, 64, False, "tiny", "its configuration")
+    assert loaded.most_tokens([[3], [3] * 4]) == 61
+    assert loaded.most_tokens([], new_tokens=10) == 55
+    assert loaded.most_tokens([], new_tokens=100) == 1
+    assert replace(loaded, continues=False).most_tokens([[3] * 9]) == 64
     shorter = replace(loaded, tokenizer=byte_tokenizer(model_max_length=40))
-    assert most_tokens(shorter, [[3]]) == 40
+    assert shorter.most_tokens([[3]]) == 40
 
 
 def test_a_prompt_without_its_text_has_one_answer_for_all(
@@ -152,10 +152,10 @@ def test_a_prompt_without_its_text_has_one_answer_for_all(
     assert spread["r"] == 0
     assert min(spread["w"], spread["l"]) > 1e-4
     remarks = APPROACH.remarks(pd.DataFrame([right.metrics, left.metrics]))
-    assert remarks == ("Truncation cut 100.0% of the prompts, and in 50.0% the text that is asked about.",)
+    assert remarks == ("Truncation cut 100.0 % of the prompts, and in 50.0 % the text that is asked about.",)
     assert APPROACH.remarks(pd.DataFrame([whole.metrics])) == ()
     (slow,) = APPROACH.remarks(pd.DataFrame([whole.metrics, {**whole.metrics, "packed": 0.0}]))
-    assert slow.startswith("Packed rows were not possible in 50% of the cells")
+    assert slow.startswith("Packed rows were not possible in 50 % of cells")
 
 
 def test_a_bounded_model_reads_what_is_left(tmp_path: Path) -> None:

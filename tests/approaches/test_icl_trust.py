@@ -13,8 +13,8 @@ import torch
 from icl_helpers import outcome
 from icl_tiny_models import byte_tokenizer, llama, refusal, save
 
+from mlflow_l3d.approaches.icl.approach import revision_of
 from mlflow_l3d.approaches.icl.models import load_model
-from mlflow_l3d.approaches.icl.servers import revision_of
 
 CODE = """
 from pathlib import Path

@@ -11,8 +11,8 @@ from icl_helpers import APPROACH, cell, complete, log_likelihoods, prepared, sha
 from icl_tiny_models import byte_tokenizer
 
 from mlflow_l3d.approaches.icl.encoding import answers_ids, conversation_of, prompt_text, prompts_ids
-from mlflow_l3d.approaches.icl.models import CAUSAL, LoadedModel, load_model
-from mlflow_l3d.approaches.icl.prompts.formats import custom_format, format_for
+from mlflow_l3d.approaches.icl.formats import custom_format, format_for
+from mlflow_l3d.approaches.icl.models import LoadedModel, load_model
 from mlflow_l3d.errors import ParameterError
 
 LLAMA = (
@@ -47,7 +47,7 @@ SYSTEM = "<<SYS>>\nYou are a helpful assistant that will follow every instructio
 
 
 def speaker(template: str) -> LoadedModel:
-    return LoadedModel(None, byte_tokenizer(template), CAUSAL, 4096, True, "chatty", "its configuration")
+    return LoadedModel(None, byte_tokenizer(template), True, 4096, True, "chatty", "its configuration")
 
 
 def text_of(model: str, task: str, letter: str, names: tuple[str, ...], shots: Any, texts: tuple[str, ...]) -> str:

@@ -19,7 +19,7 @@ from icl_helpers import tiny_model
 from mlflow_l3d.approaches.base import Approach, Session, resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.icl import InContextLearning
-from mlflow_l3d.approaches.models.sharing import lent
+from mlflow_l3d.approaches.models.pretrained import lent
 from mlflow_l3d.execution import sessions as sessions_module
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.sessions import JointSession, free_share
@@ -53,7 +53,7 @@ def opened(approach: Approach, model: str, cache: Path, **given: Any) -> Session
 
 
 def test_a_language_model_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mlflow_l3d.approaches.icl import loading as module
+    from mlflow_l3d.approaches.icl import models as module
 
     folder = tiny_model(tmp_path / "model")
     loads, load = [], module.load_model

@@ -9,11 +9,11 @@ import pytest
 import torch
 from finetuning_helpers import changes, check_generators, content, handmade_task, run, short_reviews
 
+from mlflow_l3d.approaches import chunks, stack
 from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.meta_learning import MetaLearning, chunk, session
+from mlflow_l3d.approaches.meta_learning import MetaLearning, session
 from mlflow_l3d.approaches.meta_learning.recipe import RECIPES, Recipe
 from mlflow_l3d.approaches.meta_learning.session import diverged_step
-from mlflow_l3d.approaches.stacked import chunks, stack
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.cells.factors import configuration_seed
 from mlflow_l3d.errors import ParameterError
@@ -212,7 +212,7 @@ def test_prototypical_networks_by_hand(cache):
     task = three_classes(num_labelled=60, test_size=24)
     opened = prepare(task, cache, **small(classes="0+2", meta_learning_rate=1e-8, steps=1, epochs=1))
     (outcome,) = run(opened, cell(3))
-    draws = chunk.Draws.of(cell(3), task, (0, 2), opened.recipe, opened.features.shape[1])
+    draws = opened.draw(cell(3))
     w1 = draws.weights[0].astype(np.float64)
     means = relu_features(opened, w1, draws.adaptation).reshape(2, 4, -1).mean(axis=1)
 
@@ -341,14 +341,14 @@ def test_a_chunk_fits_the_free_memory_of_a_gpu(monkeypatch):
 
 def test_a_cell_that_cannot_be_drawn_does_not_stop_the_others(cache, monkeypatch):
     opened = prepare(TASK, cache, **small())
-    original = session.Draws.of
+    original = opened.draw
 
-    def of(chosen, *rest):
+    def draw(chosen):
         if chosen.index == 1:
             raise ZeroDivisionError("oh")
-        return original(chosen, *rest)
+        return original(chosen)
 
-    monkeypatch.setattr(session.Draws, "of", of)
+    monkeypatch.setattr(opened, "draw", draw)
     outcomes = {outcome.key: outcome for outcome in opened.run([cell(i) for i in range(3)])}
     assert [outcomes[cell(i).key].error for i in range(3)] == [None, "ZeroDivisionError: oh", None]
     assert "Traceback" in outcomes[cell(1).key].traceback
@@ -358,15 +358,15 @@ def test_a_chunk_that_fails_is_halved_until_the_cells_fit(cache, monkeypatch):
     opened = prepare(TASK, cache, **small())
     opened.cells_at_once = 8
     expected = {outcome.key: content(outcome) for outcome in run(opened, *[cell(i) for i in range(6)])}
-    original, sizes = session.train, []
+    original, sizes = opened.together, []
 
-    def narrow(drawn, *rest):
+    def narrow(drawn):
         sizes.append(len(drawn))
         if len(drawn) > 2:
             raise MemoryError
-        return original(drawn, *rest)
+        return original(drawn)
 
-    monkeypatch.setattr(session, "train", narrow)
+    monkeypatch.setattr(opened, "together", narrow)
     found = {outcome.key: content(outcome) for outcome in run(opened, *[cell(i) for i in range(6)])}
     assert found == expected
     assert sizes == [6, 3, 1, 2, 1, 2]
@@ -375,14 +375,14 @@ def test_a_chunk_that_fails_is_halved_until_the_cells_fit(cache, monkeypatch):
 def test_one_cell_that_fails_in_training_is_found(cache, monkeypatch):
     opened = prepare(TASK, cache, **small())
     opened.cells_at_once = 8
-    original = session.train
+    original = opened.together
 
-    def train(drawn, *rest):
+    def together(drawn):
         if any(own.cell.index == 4 for own in drawn):
             raise RuntimeError("no")
-        return original(drawn, *rest)
+        return original(drawn)
 
-    monkeypatch.setattr(session, "train", train)
+    monkeypatch.setattr(opened, "together", together)
     outcomes = list(opened.run([cell(i) for i in range(6)]))
     assert {outcome.key for outcome in outcomes} == {cell(i).key for i in range(6)}
     assert {outcome.key: outcome.error for outcome in outcomes if outcome.error} == {cell(4).key: "RuntimeError: no"}
@@ -393,14 +393,14 @@ def test_a_diverged_cell_is_recorded_as_collapsed_and_the_others_are_unharmed(ca
     opened = prepare(TASK, cache, **small(learner))
     cells = [cell(i) for i in range(3)]
     expected = [content(outcome) for outcome in run(opened, *cells)]
-    original = chunk.initial_head
+    original = session.initial_head
 
     def huge(seed, *sizes):
         w1, w2 = original(seed, *sizes)
         factor = np.float32(1e30 if seed == cells[1].seeds["model_initialisation"] else 1)
         return w1 * factor, w2 * factor
 
-    monkeypatch.setattr(chunk, "initial_head", huge)
+    monkeypatch.setattr(session, "initial_head", huge)
     outcomes = run(opened, *cells)
     assert [content(outcomes[i]) for i in (0, 2)] == [expected[i] for i in (0, 2)]
     bad = outcomes[1]
@@ -435,10 +435,10 @@ def test_which_step_diverged():
 # One factor, one stream.
 
 DRAWN = {
-    "tasks": (chunk.Episodes, "draw"),
+    "tasks": (session.Episodes, "draw"),
     "masks": (stack, "dropout_factors"),
-    "weights": (chunk, "initial_head"),
-    "adaptation": (chunk, "random_shots"),
+    "weights": (session, "initial_head"),
+    "adaptation": (session, "random_shots"),
 }
 FEEDS = {
     "label_selection": {"train", "validation", "test", "tasks", "adaptation"},
@@ -461,7 +461,7 @@ def test_other_examples_take_the_places_of_the_old_ones(cache):
     """Another split changes which examples stand in a class, not which places of it make a task."""
 
     def places(chosen):
-        draws = chunk.Draws.of(chosen, TASK, (0, 1), opened.recipe, 384)
+        draws = opened.draw(chosen)
         return np.searchsorted(draws.split.train, draws.episodes.draw(5)) % 1000, draws
 
     opened = prepare(TASK, cache, **small())
@@ -479,13 +479,13 @@ def test_seeds_reach_the_draws(cache, monkeypatch):
     names = {"Episodes": "data_order", "cell_dropout": "model_randomness", "initial_head": "model_initialisation"}
     names["random_shots"] = "sample_choice"
     for name in names:
-        original = getattr(chunk, name)
+        original = getattr(session, name)
 
         def spy(*given, name=name, original=original, **named):
             seeds.add((names[name], *np.atleast_1d(given[0]).tolist()))
             return original(*given, **named)
 
-        monkeypatch.setattr(chunk, name, spy)
+        monkeypatch.setattr(session, name, spy)
     chosen = cell(3)
     run(prepare(TASK, cache, **small(dropout=0.1)), chosen)
     assert seeds == {(factor, chosen.seeds[factor]) for factor in names.values()}

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlflow_l3d.approaches.meta_learning import chunk as episodes
-from mlflow_l3d.approaches.meta_learning.chunk import Episodes, Pieces
-from mlflow_l3d.approaches.shots import random_shots
-from mlflow_l3d.approaches.stacked.stack import dropout_factors
+from mlflow_l3d.approaches import shots
+from mlflow_l3d.approaches.shots import Episodes, Pieces, random_shots
+from mlflow_l3d.approaches.stack import dropout_factors
 from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.errors import ParameterError
 
@@ -56,7 +55,7 @@ def test_pieces_are_consecutive_parts_of_random_orders(length, more, count, seed
 def test_what_is_drawn_depends_neither_on_the_calls_nor_on_the_block(counts, block):
     whole = pieces(23, 10).draw(sum(counts))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(episodes, "_BLOCK", block)
+        patch.setattr(shots, "_BLOCK", block)
         source = pieces(23, 10)
         np.testing.assert_array_equal(np.concatenate([source.draw(count) for count in counts]), whole)
 

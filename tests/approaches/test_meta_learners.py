@@ -14,7 +14,7 @@ from meta_learning_cases import Case, Given, case
 
 from mlflow_l3d.approaches.meta_learning.session import learner_of
 from mlflow_l3d.approaches.numerics import one_thread
-from mlflow_l3d.approaches.stacked.stack import Moments, Stack, adam
+from mlflow_l3d.approaches.stack import Stack
 
 SETTINGS = {
     "protonet": Given("protonet", meta_optimizer="sgd"),
@@ -226,17 +226,31 @@ def test_a_stack_copies_what_it_is_given() -> None:
     assert float(stack.w1.max()) == 1
 
 
-@pytest.mark.parametrize("shape", [(2, 5, 3), (1, 64), (7,)])
-def test_adam_is_that_of_torch(shape: tuple[int, ...]) -> None:
-    start = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    gradients = torch.randn((6, *shape), dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    own, theirs = start.clone(), start.clone().requires_grad_()
-    moments, optimizer = Moments.of(own), torch.optim.Adam([theirs], lr=0.1)
-    for gradient in gradients:
-        adam(own, gradient.clone(), moments, 0.1, None)
-        theirs.grad = gradient.clone()
+@pytest.mark.parametrize(("first", "second"), [((2, 5, 3), (2, 4, 2)), ((1, 64, 1), (1, 2, 2)), ((7, 1, 1), (7, 2, 3))])
+def test_adam_is_that_of_torch(first: tuple[int, ...], second: tuple[int, ...]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    stack = Stack(*(torch.randn(shape, dtype=torch.float64, generator=generator) for shape in (first, second)))
+    theirs = [layer.clone().requires_grad_() for layer in (stack.w1, stack.w2)]
+    optimizer = torch.optim.Adam(theirs, lr=0.1)
+    for _ in range(6):
+        for layer, gradient in zip(theirs, (stack.g1, stack.g2), strict=True):
+            gradient.normal_(generator=generator)
+            layer.grad = gradient.clone()
+        stack.descend("adam", 0.1)
         optimizer.step()
-    torch.testing.assert_close(own, theirs.detach(), rtol=1e-10, atol=1e-12)
+    for own, layer in zip((stack.w1, stack.w2), theirs, strict=True):
+        torch.testing.assert_close(own, layer.detach(), rtol=1e-10, atol=1e-12)
+
+
+def test_adam_has_no_weight_decay() -> None:
+    generator = torch.Generator().manual_seed(0)
+    layers = [torch.randn(shape, generator=generator) for shape in ((2, 5, 3), (2, 4, 2))]
+    with_decay, without = Stack(*layers), Stack(*layers)
+    for stack, weight_decay in ((with_decay, 0.5), (without, 0.0)):
+        stack.g1.copy_(layers[0].flip(0))
+        stack.descend("adam", 0.1, weight_decay)
+    assert torch.equal(with_decay.w1, without.w1)
+    assert torch.equal(with_decay.w2, without.w2)
 
 
 @pytest.mark.parametrize("classes", [2, 5])
@@ -247,7 +261,7 @@ def test_the_memory_of_a_cell_is_what_it_holds(name: str, classes: int) -> None:
     learner.step(drawn.stack, drawn.x, drawn.labels)
     stack, moments = drawn.stack, drawn.stack.moments
     held = [stack.w1, stack.w2, stack.g1, stack.g2, drawn.x, *learner.buffers]
-    held += [] if moments is None else [moments.mean, moments.square]
+    held += moments[:2]
     inputs, tasks, examples = drawn.x.shape[3] - 1, *drawn.x.shape[1:3]
     estimate = learner.bytes_per_cell(inputs, 128, classes, tasks, examples) * cells
     assert 0.85 < sum(tensor.nbytes for tensor in held) / estimate < 1.05

@@ -13,10 +13,11 @@ from finetuning_helpers import handmade_task
 from meta_learning_cases import Case, case
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.meta_learning import MetaLearning, chunk
+from mlflow_l3d.approaches.meta_learning import MetaLearning
 from mlflow_l3d.approaches.meta_learning.recipe import RECIPES, Recipe
-from mlflow_l3d.approaches.meta_learning.session import learner_of
+from mlflow_l3d.approaches.meta_learning.session import Draws, MetaSession, learner_of
 from mlflow_l3d.approaches.numerics import one_thread
+from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.testing import one_cell
 
 APPROACH = MetaLearning()
@@ -98,21 +99,28 @@ def test_paper_takes_the_steps_of_the_authors_code(learner: str, task: str) -> N
 @pytest.mark.parametrize("after", ["task", "batch"])
 @pytest.mark.parametrize("inner_steps", [pytest.param(1, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize("learner", RECIPES)
-def test_training_and_adaptation_are_those_of_the_plain_loop(learner: str, inner_steps: int, after: str) -> None:
+def test_training_and_adaptation_are_those_of_the_plain_loop(
+    learner: str, inner_steps: int, after: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whole cells, three at once, from what their factors draw to the logits of their test examples."""
     inner = {} if learner == "protonet" else {"inner_steps": inner_steps, "inner_learning_rate": 0.05}
     sizes = {"shots": 2, "adaptation_shots": 4, "epochs": 2, "hidden_units": 8, "meta_learning_rate": 0.05}
     grouped = {"tasks": 1, "steps": 12} if after == "task" else {"tasks": 3, "steps": 4}
     settings = recipe(learner=learner, **sizes, **grouped, **inner)
-    task, classes = handmade_task(num_labelled=40, test_size=16), (0, 1)
+    task = handmade_task(num_labelled=40, test_size=16)
     features = np.random.default_rng(0).normal(size=(len(task), 6)) + 0.7 * task.labels[:, None]
 
-    def drawn() -> list[chunk.Draws]:
-        cells = [one_cell(APPROACH.factors, number) for number in range(3)]
-        return [chunk.Draws.of(cell, task, classes, settings, 6) for cell in cells]
+    opened = MetaSession(task, features.astype(np.float32), settings, "cpu")
+    found: dict[str, np.ndarray] = {}
 
-    found = chunk.train(drawn(), learner_of(settings), features.astype(np.float32), "cpu")
-    for own, trained in zip(drawn(), found, strict=True):
+    def noted(draws: Draws, test: np.ndarray, validation: np.ndarray) -> Outcome:
+        found[draws.cell.key] = test
+        return MetaSession.outcome_of(opened, draws, test, validation)
+
+    monkeypatch.setattr(opened, "outcome_of", noted)
+    cells = [one_cell(APPROACH.factors, number) for number in range(3)]
+    opened.together([opened.draw(cell) for cell in cells])
+    for own in map(opened.draw, cells):
         positions = own.episodes.draw(24)
         support, labels = 2 * settings.shots, torch.from_numpy(task.labels)
         rows = torch.from_numpy(features.astype(np.float32)).double()
@@ -127,7 +135,7 @@ def test_training_and_adaptation_are_those_of_the_plain_loop(learner: str, inner
                 logits = published.prototype_logits(network, adaptation, rows[own.split.test])
             else:
                 logits = published.adapt(network, adaptation, *base, settings.adaptation_steps)(rows[own.split.test])
-        np.testing.assert_allclose(trained.test, logits.detach().numpy(), rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(found[own.cell.key], logits.detach().numpy(), rtol=1e-3, atol=1e-3)
 
 
 def test_the_two_ways_differ() -> None:

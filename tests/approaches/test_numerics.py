@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters  # noqa: E402
 from mlflow_l3d.approaches.finetuning import Finetuning  # noqa: E402
-from mlflow_l3d.approaches.finetuning.full.loading import compute_dtype  # noqa: E402
+from mlflow_l3d.approaches.finetuning.loading import compute_dtype  # noqa: E402
 from mlflow_l3d.approaches.finetuning.recipe import Recipe  # noqa: E402
 from mlflow_l3d.approaches.models.features import Encoding, features_key  # noqa: E402
 from mlflow_l3d.approaches.models.references import ModelReference  # noqa: E402

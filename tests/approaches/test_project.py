@@ -14,8 +14,7 @@ import pytest
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.project import store as stores
 from mlflow_l3d.approaches.project.approach import _OTHER_EXPERIMENT, Project, reseeding_variables
-from mlflow_l3d.approaches.project.entry_points import entry_point
-from mlflow_l3d.approaches.project.located import located
+from mlflow_l3d.approaches.project.mlproject import entry_point, located
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.seeds.run import seeds
 from mlflow_l3d.testing import one_cell
@@ -302,7 +301,7 @@ def test_what_mlflow_fetched_is_kept_with_its_environment(folder, tmp_path, monk
             [sys.executable, "-S", given[3]], cwd=folder / "shop", env={**told, "VIRTUAL_ENV": "/e"}, check=True
         )
 
-    monkeypatch.setattr("mlflow_l3d.approaches.project.located.run", mlflow_run)
+    monkeypatch.setattr("mlflow_l3d.approaches.project.mlproject.run", mlflow_run)
     copy, first = shutil.copytree, []
 
     def copy_after_another(source, target):
@@ -324,7 +323,7 @@ def test_what_mlflow_cannot_fetch_is_one_line(tmp_path, monkeypatch):
     def fails(*_):
         raise L3DError("the command ended with exit status 1: fatal: no such host")
 
-    monkeypatch.setattr("mlflow_l3d.approaches.project.located.run", fails)
+    monkeypatch.setattr("mlflow_l3d.approaches.project.mlproject.run", fails)
     with pytest.raises(ParameterError, match=r"^uri=https://h/a.git: MLflow cannot fetch it.*: fatal: no such host.$"):
         located("https://h/a.git", "", "local", tmp_path, tmp_path)
 

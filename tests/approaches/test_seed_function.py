@@ -13,7 +13,7 @@ import pytest
 import mlflow_l3d
 from mlflow_l3d import SeedFunction
 from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.command import folder
+from mlflow_l3d.approaches.command import files
 from mlflow_l3d.approaches.functions import of_seeds
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.testing import one_cell
@@ -111,7 +111,7 @@ def test_runs_of_a_function_that_writes_into_the_folder_follow_one_another(
     function, most, why, tmp_path, monkeypatch, caplog
 ):
     monkeypatch.chdir(tmp_path)
-    for module in (folder, of_seeds):
+    for module in (files, of_seeds):
         monkeypatch.setattr(module, "MOST_FILES", most)
     approach, _, seeds, outcomes = outcomes_of(function)
     assert why in approach.first.alone

@@ -226,7 +226,7 @@ def test_a_table_is_read_once_and_not_when_the_job_is_pickled(version, monkeypat
         return hashed(content)
 
     hashed = hashlib.sha256
-    monkeypatch.setattr("mlflow_l3d.approaches.functions.data.hashlib.sha256", sha256)
+    monkeypatch.setattr("mlflow_l3d.approaches.functions.content.hashlib.sha256", sha256)
     approach = training(factors=[], version=version)(mine)
     approach.dependencies({}, "")
     approach.own_changes().note()
@@ -237,7 +237,7 @@ def test_a_table_is_read_once_and_not_when_the_job_is_pickled(version, monkeypat
 def test_a_variable_of_a_module_is_not_read_when_the_job_is_pickled(source_of, monkeypatch):
     approach, _ = source_of()
     monkeypatch.setitem(approach.function.__globals__, "LIMIT", np.arange(5000.0))
-    monkeypatch.setattr("mlflow_l3d.approaches.functions.data.hashlib.sha256", None)
+    monkeypatch.setattr("mlflow_l3d.approaches.functions.content.hashlib.sha256", None)
     assert [value.size for value in approach.__getstate__()["carried"].values()] == [5000]
 
 

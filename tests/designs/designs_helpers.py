@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.designs import design_named
-from mlflow_l3d.designs.configurations import joint_name
+from mlflow_l3d.designs.crossed import joint_name
 
 ALL = ("label_selection", "data_split", "data_order", "model_initialisation")
 TABLES = ("crossed", "nested", "random", "fixed")

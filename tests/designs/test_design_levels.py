@@ -15,7 +15,7 @@ from mlflow_l3d.analysis.importance.estimators.levels import levels_estimate
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.importance.verdicts import Verdict, verdict_of
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
-from mlflow_l3d.designs.advice import advise
+from mlflow_l3d.designs.analyse import advise
 from mlflow_l3d.designs.crossed import CrossedDesign
 from mlflow_l3d.designs.levels import LevelsDesign
 from mlflow_l3d.errors import ParameterError

@@ -10,8 +10,7 @@ from designs_helpers import ALL, build, differing, sizes, table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlflow_l3d.designs.configurations import factor_members, joint_name, product_configurations
-from mlflow_l3d.designs.crossed import CrossedDesign
+from mlflow_l3d.designs.crossed import CrossedDesign, factor_members, joint_name, product_configurations
 from mlflow_l3d.errors import ParameterError
 
 JOINT = "data_order+model_initialisation"

@@ -11,7 +11,7 @@ from designs_helpers import ALL, TABLES, build
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlflow_l3d.designs.configurations import mitigated_configurations
+from mlflow_l3d.designs.crossed import mitigated_configurations
 from mlflow_l3d.errors import ParameterError
 
 index_sets = st.lists(st.integers(0, 20), min_size=1, max_size=4, unique=True)

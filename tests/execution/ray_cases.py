@@ -19,7 +19,7 @@ from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.execution.ray.executor import RayExecutor
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.testing import Trouble, bench_job, check_executor, design_cells, differences
-from mlflow_l3d.testing.trouble import worker_processes
+from mlflow_l3d.testing.cells import worker_processes
 
 CELLS = list(design_cells(FACTORS, 8))
 

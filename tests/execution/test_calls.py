@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.execution.base import CountedCells
-from mlflow_l3d.execution.calls import Call, Queue, share
 from mlflow_l3d.execution.dispatch import ATTEMPTS, Dispatcher
-from mlflow_l3d.execution.workers import Ended, Pool, Ready, Worker
+from mlflow_l3d.execution.workers import Call, Ended, Pool, Queue, Ready, Worker, share
 from mlflow_l3d.testing import Trouble, bench_job, design_cells, one_cell
 
 CELLS = list(design_cells(FACTORS, 40))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mlflow_l3d.testing.trouble import worker_processes
+from mlflow_l3d.testing.cells import worker_processes
 
 SCRIPT = """
 import sys, threading

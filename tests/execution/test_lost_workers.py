@@ -11,7 +11,7 @@ from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.processes import ProcessExecutor
 from mlflow_l3d.testing import Trouble, bench_job, design_cells, one_cell
-from mlflow_l3d.testing.trouble import worker_processes
+from mlflow_l3d.testing.cells import worker_processes
 
 pytestmark = pytest.mark.slow
 LOST = "CUDA error: an illegal memory access was encountered"

@@ -18,7 +18,7 @@ from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.execution.outcomes import run_cells
 from mlflow_l3d.execution.processes import ProcessExecutor
 from mlflow_l3d.testing import Trouble, bench_job, design_cells, differences
-from mlflow_l3d.testing.trouble import worker_processes
+from mlflow_l3d.testing.cells import worker_processes
 
 CELLS = list(design_cells(FACTORS, 30))
 KEYS = [cell.key for cell in CELLS]

@@ -26,7 +26,7 @@ from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.execution.processes import ProcessExecutor
 from mlflow_l3d.tasks.identity import make_task
 from mlflow_l3d.testing import Trouble, bench_job, check_executor, design_cells, differences, one_cell
-from mlflow_l3d.testing.trouble import worker_processes
+from mlflow_l3d.testing.cells import worker_processes
 
 
 def alive(process):
@@ -105,7 +105,7 @@ def test_gpus_are_shared_out(tmp_path, monkeypatch):
         processes, "ProcessWorker", lambda job, device, sharers: SimpleNamespace(device=device, of=sharers)
     )
     assert environment.default_workers("cuda") == 2
-    own = processes.ProcessPool(bench_job(Trouble(), tmp_path), 3, environment.places("cuda"))
+    own = processes.ProcessPool(replace(bench_job(Trouble(), tmp_path), device="cuda"), 3, {})
     for _ in range(3):
         own.workers.append(own.start())
     assert [(worker.device, worker.of) for worker in own.workers] == [("cuda:0", 2), ("cuda:1", 1), ("cuda:0", 2)]

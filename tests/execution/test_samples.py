@@ -10,10 +10,11 @@ from run_helpers import sqlite_place
 
 from mlflow_l3d.approaches.base import answered
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
+from mlflow_l3d.cells.cell import half, training
 from mlflow_l3d.cells.factors import TEST_SAMPLE, configuration_seed
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.execution.calls import Queue, half, training
+from mlflow_l3d.execution.workers import Queue
 from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.investigation.run import investigate
 from mlflow_l3d.testing import changed, one_cell

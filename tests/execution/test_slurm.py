@@ -16,7 +16,7 @@ from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.execution.processes import complete
 from mlflow_l3d.execution.slurm.executor import SubmititExecutor, submitter
 from mlflow_l3d.testing import Trouble, bench_job, check_executor, design_cells, differences
-from mlflow_l3d.testing.trouble import worker_processes
+from mlflow_l3d.testing.cells import worker_processes
 
 OPTIONS = {"cluster": "local", "silence_s": 20.0}
 CELLS = list(design_cells(FACTORS, 6))

@@ -8,12 +8,12 @@ import pytest
 from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.execution import dispatch, workers
-from mlflow_l3d.execution.calls import FIRST_SECONDS, FLOOR_SECONDS, Limits
+from mlflow_l3d.execution.dispatch import FIRST_SECONDS, FLOOR_SECONDS, Limits
 from mlflow_l3d.execution.processes import ProcessExecutor
 from mlflow_l3d.execution.sessions import JointApproach, JointCell, NoFurtherCellError
 from mlflow_l3d.execution.workers import Pool, Ready, Worker
 from mlflow_l3d.testing import Trouble, bench_job, design_cells
-from mlflow_l3d.testing.trouble import worker_processes
+from mlflow_l3d.testing.cells import worker_processes
 
 CELLS = list(design_cells(FACTORS, 12))
 JOB = bench_job(Trouble(), Path())

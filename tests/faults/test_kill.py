@@ -15,7 +15,7 @@ import psutil
 import pytest
 from run_helpers import SMALL, Place, assert_whole, sqlite_place, wait_until
 
-from mlflow_l3d.studies.investigation.run import Investigation
+from mlflow_l3d.studies.investigation.results import Investigation
 from mlflow_l3d.tracking.children import ChildWriter
 from mlflow_l3d.tracking.recorder import RunRecorder
 from mlflow_l3d.tracking.records import CellRecord

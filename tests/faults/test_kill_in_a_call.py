@@ -14,9 +14,9 @@ import psutil
 import pytest
 from run_helpers import Place, assert_whole, calls_of_sessions, sqlite_place, wait_until
 
-from mlflow_l3d.studies.investigation.run import Investigation
+from mlflow_l3d.studies.investigation.results import Investigation
 from mlflow_l3d.testing import Trouble
-from mlflow_l3d.testing.trouble import worker_processes
+from mlflow_l3d.testing.cells import worker_processes
 
 pytestmark = pytest.mark.slow
 

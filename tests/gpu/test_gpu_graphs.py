@@ -8,8 +8,8 @@ import torch
 from device_ways import WAYS
 from test_gpu_numbers import job_of, outcomes
 
-from mlflow_l3d.approaches.finetuning.full.graphed import GraphedSteps
-from mlflow_l3d.approaches.finetuning.full.session import FullSession
+from mlflow_l3d.approaches.finetuning.full import FullSession
+from mlflow_l3d.approaches.finetuning.graphed import GraphedSteps
 
 WHOLE = [name for name in WAYS if name.startswith("full")]
 REFUSED = "cannot be captured as a CUDA graph"

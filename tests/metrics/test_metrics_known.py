@@ -15,7 +15,7 @@ import pytest
 
 from mlflow_l3d import registry
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.metrics import classification, known, lists, regression, texts
+from mlflow_l3d.metrics import classification, known, regression, sequences
 from mlflow_l3d.metrics.base import OF_CLASSES, OF_NUMBERS, Metric
 from mlflow_l3d.metrics.forms import form_of
 
@@ -52,7 +52,7 @@ def strangers(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, object]]:
     known.registered.cache_clear()
 
 
-OURS = [metric for each in (classification, regression, texts, lists) for metric in each.METRICS]
+OURS = [metric for each in (classification, regression, sequences) for metric in each.METRICS]
 LABELS_OF = {
     "classification": np.random.default_rng(0).integers(0, 3, 40),
     "regression": np.random.default_rng(0).normal(size=40),

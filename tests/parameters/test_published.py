@@ -18,8 +18,8 @@ from mlflow_l3d.approaches.icl.approach import InContextLearning
 from mlflow_l3d.approaches.meta_learning.approach import MetaLearning
 from mlflow_l3d.approaches.models import references as models
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.parameters.published import as_published
 from mlflow_l3d.parameters.setup import read_parameters
+from mlflow_l3d.parameters.sources import as_published
 from mlflow_l3d.parameters.values import Choice
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify

@@ -92,7 +92,7 @@ def test_object_and_name_give_the_same_keys() -> None:
 def test_task_object_has_the_same_remarks_as_a_task_by_name() -> None:
     notes = fake(generate(400), num_labelled="auto", test_size="auto").setup.task.notes
     assert [note.partition(":")[0] for note in notes] == ["synthetic", "synthetic"]
-    assert "320 training examples labelled instead of the default 1000" in notes[0]
+    assert "320 training examples labelled instead of the default 1,000" in notes[0]
 
 
 def test_function_as_an_approach() -> None:

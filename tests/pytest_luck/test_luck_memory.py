@@ -10,9 +10,8 @@ from threading import Barrier, Thread
 
 import pytest
 
-from mlflow_l3d.pytest_luck.case import Case
+from mlflow_l3d.pytest_luck.case import MOST, Case, Memory
 from mlflow_l3d.pytest_luck.experiment import read_memory, write_suite
-from mlflow_l3d.pytest_luck.memory import MOST, Memory
 from mlflow_l3d.pytest_luck.suite import sum_up
 
 RATE = {"label": "", "is_rate": True, "against": ""}

@@ -9,9 +9,8 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from mlflow_l3d.analysis.sequential.cases import read_estimate, read_outcomes, read_scores
-from mlflow_l3d.pytest_luck.case import Case
-from mlflow_l3d.pytest_luck.memory import Record
+from mlflow_l3d.analysis.planning.cases import read_estimate, read_outcomes, read_scores
+from mlflow_l3d.pytest_luck.case import Case, Record
 from mlflow_l3d.pytest_luck.requirement import Requirement, seed_of
 
 RATE = Requirement(0.8, is_rate=True)

@@ -12,8 +12,8 @@ from mlflow_l3d.analysis.consistency.results import Consistency, prediction_impo
 from mlflow_l3d.analysis.importance.estimators.nested import nested_estimate
 from mlflow_l3d.analysis.planning.stopping import EpsilonRule, IntervalRule
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.designs import design_named
-from mlflow_l3d.designs.analyse import Planned, analyse
+from mlflow_l3d.designs import Planned, design_named
+from mlflow_l3d.designs.analyse import analyse
 
 FACTORS = ("data_order+sample_choice", "model_initialisation", "label_selection", "data_split", "model_randomness")
 

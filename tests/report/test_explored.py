@@ -15,11 +15,11 @@ import yaml
 from simulated_analyses import cells_of, simulated
 
 from mlflow_l3d.report.draw import Axis, nice_step
+from mlflow_l3d.report.html import fragile_frame
 from mlflow_l3d.report.plots import marks_text, strip
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.about import fragile_examples
 from mlflow_l3d.studies.files import picture
-from mlflow_l3d.studies.investigation.report import cite
+from mlflow_l3d.studies.investigation.report import details
 from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.investigation.report.runs import MOST_CELLS, Runs, read_predicted, rows_shown
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
@@ -105,8 +105,8 @@ def test_a_paper_gets_a_sentence_a_table_and_the_literature():
     analysis = simulated("crossed")
     shown = Shown(analysis)
     failed = Shown(replace(shown.analysis, cells_failed=3))
-    assert " 3 runs have no score and are left out. " in cite.sentence(failed, SOURCE)
-    text = cite.sentence(shown, SOURCE)
+    assert " 3 runs have no score and are left out. " in details.sentence(failed, SOURCE)
+    text = details.sentence(shown, SOURCE)
     scores = 100 * shown.golden_scores
     assert (
         f"Over 40 golden runs, f1_macro (%) on reviews.csv was {scores.mean():.1f} ± {scores.std(ddof=1):.1f}" in text
@@ -119,15 +119,15 @@ def test_a_paper_gets_a_sentence_a_table_and_the_literature():
     said = f"with 95 % intervals that hold for all factors together: {name} {share} % ({low} to {high} %; {verdict})"
     assert said in text  # the level of each alone, 99 %, is that of no share
     alone = replace(analysis, importances={first.factor: replace(first, level=0.95)})
-    assert f"with 95 % intervals: {name} {share} %" in cite.sentence(Shown(alone), SOURCE)
-    assert r"(95\,\% interval)" in cite.latex(Shown(alone))
-    table = cite.latex(shown)
+    assert f"with 95 % intervals: {name} {share} %" in details.sentence(Shown(alone), SOURCE)
+    assert r"(95\,\% interval)" in details.latex(Shown(alone))
+    table = details.latex(shown)
     assert r"Share of variance, \% (interval; all together 95\,\%)" in table
     assert table.count(r"\\") == 1 + len(shown.records)
     assert "model initialisation & " in table
-    assert cite.bibtex(SOURCE).count("@") == 3
+    assert details.bibtex(SOURCE).count("@") == 3
     strategy = Shown(simulated("random"))
-    assert "Shares of the variance" not in cite.sentence(strategy, SOURCE)
+    assert "Shares of the variance" not in details.sentence(strategy, SOURCE)
 
 
 def test_the_picture_stands_alone():
@@ -158,17 +158,17 @@ def test_fragile_examples_come_with_texts_and_names_of_classes():
     analysis = simulated("crossed")
     assert analysis.examples is not None
     task = make_task("reviews", [[f"text {number}" for number in range(80)]], [0, 1] * 40, ["NEG", "POS"])
-    frame = fragile_examples(analysis.examples, task, 5)
+    frame = fragile_frame(analysis.examples, task.texts_by_id(), task.class_names, 5)
     worst = analysis.examples.frame.head(5)
     assert frame["example_id"].tolist() == worst["example_id"].tolist()
     assert frame["text"].tolist() == [f"text {number}" for number in worst["example_id"]]
     assert frame[["NEG", "POS"]].to_numpy().tolist() == [list(votes) for votes in worst["votes"]]
-    assert fragile_examples(None, task, 5).empty
+    assert fragile_frame(None, {}, task.class_names, 5).empty
 
 
 def test_the_literature_is_that_of_the_citation_file():
     citation = yaml.safe_load((Path(__file__).parents[2] / "CITATION.cff").read_text(encoding="utf-8"))
-    bibtex = " ".join(cite.bibtex(SOURCE).split())
+    bibtex = " ".join(details.bibtex(SOURCE).split())
     for reference in citation["references"]:
         assert f"{{{reference['title']}}}" in bibtex
         names = [f"{author['family-names']}, {author['given-names']}" for author in reference["authors"]]

@@ -14,25 +14,21 @@ from scipy import stats
 
 from mlflow_l3d.analysis.consistency.consistency import Consistency
 from mlflow_l3d.analysis.consistency.examples import example_votes
-from mlflow_l3d.analysis.cure.rank import Foreseen
-from mlflow_l3d.analysis.cure.remedy import Prediction, Range, Remedy
-from mlflow_l3d.analysis.importance.checks.shape import Collapse
+from mlflow_l3d.analysis.cure.remedy import Foreseen, Prediction, Range, Remedy
 from mlflow_l3d.analysis.importance.importance import radial_importance
-from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.analysis.importance.results import Check
+from mlflow_l3d.analysis.importance.shape import Collapse, single_run_limit
 from mlflow_l3d.analysis.importance.verdicts import Advice, verdict_of
 from mlflow_l3d.designs import design_named
-from mlflow_l3d.designs.advice import advise
+from mlflow_l3d.designs.analyse import advise
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Step, changed_predictions, marked
-from mlflow_l3d.studies.investigation.members import MemberRows
-from mlflow_l3d.studies.investigation.remedies import foresee
-from mlflow_l3d.studies.investigation.report import cite
+from mlflow_l3d.studies.investigation.remedies import MemberRows, foresee
+from mlflow_l3d.studies.investigation.report import details
 from mlflow_l3d.studies.investigation.report.details import luck_details
-from mlflow_l3d.studies.investigation.report.factor_tables import OVERLAP, first_table
 from mlflow_l3d.studies.investigation.report.more_tables import shares
-from mlflow_l3d.studies.investigation.report.page import help_table, investigation_document
+from mlflow_l3d.studies.investigation.report.page import OVERLAP, first_table, help_table, investigation_document
 from mlflow_l3d.studies.investigation.report.runs import Runs
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.report.words import answers, headline, steps
@@ -325,8 +321,8 @@ def test_the_luck_of_the_test_examples_comes_before_more_runs(judged):
     for common, is_told in ((1.5, False), (200, True)):
         compared = replace(two.analysis, consistencies={"golden": replace(run, common_examples=common)})
         assert ("Two runs agree" in said(compared, 2)) is is_told
-        assert ("Two runs agree" in cite.sentence(Shown(compared), SOURCE)) is is_told
-        assert cite.sentence(Shown(compared), SOURCE).startswith("Each run had only 2 test examples, so ")
+        assert ("Two runs agree" in details.sentence(Shown(compared), SOURCE)) is is_told
+        assert details.sentence(Shown(compared), SOURCE).startswith("Each run had only 2 test examples, so ")
     cells = pd.DataFrame({"duration_seconds": [0.5, 1.5]})
     record = found.importances["undecided"]
     rows, columns = record.table.shape

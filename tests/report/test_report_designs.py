@@ -13,16 +13,14 @@ from mlflow_l3d.analysis.importance.results import Check
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import marked
-from mlflow_l3d.studies.investigation.report.cite import sentence
-from mlflow_l3d.studies.investigation.report.details import early_stops
-from mlflow_l3d.studies.investigation.report.factor_tables import numbers_table
+from mlflow_l3d.studies.investigation.report.details import early_stops, sentence
 from mlflow_l3d.studies.investigation.report.more_tables import (
     agreement_table,
     component_table,
     interim_table,
     ranking_tables,
 )
-from mlflow_l3d.studies.investigation.report.page import investigation_document
+from mlflow_l3d.studies.investigation.report.page import investigation_document, numbers_table
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.report.words import answers
 

@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlflow_l3d.analysis.importance.checks.cells import repeated_cells
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence
+from mlflow_l3d.analysis.importance.checks.runs import repeated_cells
 from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.designs import design_named
-from mlflow_l3d.designs.analyse import Planned, analyse
+from mlflow_l3d.designs import Planned, design_named
+from mlflow_l3d.designs.analyse import analyse
 from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.studies.investigation.report.page import doubts
 from mlflow_l3d.studies.investigation.report.verdicts import Shown

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from run_helpers import Place, copied, sqlite_place
 
-from mlflow_l3d.studies.investigation.run import Investigation
+from mlflow_l3d.studies.investigation.results import Investigation
 
 
 @pytest.fixture

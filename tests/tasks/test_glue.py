@@ -15,10 +15,9 @@ import pytest
 from mlflow_l3d import registry
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.tasks.base import Task
-from mlflow_l3d.tasks.pooling import content_id
 from mlflow_l3d.tasks.resolve import load_task
 from mlflow_l3d.tasks.settings import SplitSettings
-from mlflow_l3d.tasks.sources.benchmark_set import Benchmark
+from mlflow_l3d.tasks.sources.benchmark_set import Benchmark, content_id
 from mlflow_l3d.tasks.sources.glue import STUDY
 
 FOLDER = os.environ.get("L3D_TEST_DATA", "")
@@ -312,7 +311,7 @@ def test_empty_texts_of_a_public_set_are_left_out(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("L3D_DATA", str(tmp_path))
     task = load_task("multirc", settings=OWN)
     assert len(task) == 12
-    assert "left out 1 row(s) with gaps, counted from 1: 1 without answer (row 4)" in " ".join(task.notes)
+    assert "left out 1 row with gaps, counted from 1: 1 without answer (row 4)" in " ".join(task.notes)
 
 
 @pytest.mark.parametrize(

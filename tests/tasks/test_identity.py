@@ -55,10 +55,15 @@ def test_row_numbers_are_the_default_ids() -> None:
     assert small_task().example_ids.dtype == np.int64
 
 
+def test_labels_of_several_lengths_are_an_error_of_numpy() -> None:
+    with pytest.raises(ValueError, match="inhomogeneous"):
+        make_task("small", (["a", "b"],), [[0], [0, 1]], ("no", "yes"))
+
+
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        ({"class_names": ("one",)}, "it has 1 class"),
+        ({"class_names": ("one",)}, "2 classes or more"),
         ({"labels": np.array([0, 1, 0, 2])}, r"labels must be int64 in \[0, 2\)"),
         ({"labels": np.array([0, 1, 0, -1])}, r"labels must be int64 in \[0, 2\)"),
         ({"labels": np.array([0.0, 1, 0, 1])}, "labels must be int64"),
@@ -68,7 +73,7 @@ def test_row_numbers_are_the_default_ids() -> None:
         ({"example_ids": np.array([1, 2, 3])}, "example_ids must be 4"),
         ({"example_ids": np.array([1.0, 2, 3, 4])}, "example_ids must be 4 whole numbers or strings"),
         ({"example_ids": np.array([1, 2, 3, 3])}, "example_ids are not unique"),
-        ({"labels": np.array([0, 0, 0, 1])}, r"class 'yes' has 1 example\(s\)"),
+        ({"labels": np.array([0, 0, 0, 1])}, "every class needs 2 examples or more, class 'yes' has 1"),
         ({"texts": (("a", "b", " ", "d"),)}, "a text is empty"),
         ({"texts": (("a", "b", "\ud800", "d"),)}, "a text is not valid Unicode"),
         ({"class_names": ("no", "\ud800")}, "a class is not valid Unicode"),

@@ -247,7 +247,7 @@ def test_tasks_made_in_python() -> None:
         ({"labels": np.array([0.5, np.nan] * 3), "kind": "regression"}, "a score is not finite"),
         ({"labels": np.arange(6.0), "kind": "regression", "class_names": ("a",)}, "regression has no classes"),
         ({"labels": np.array([0, 1] * 3), "kind": "ordering"}, "kind='ordering' must be one of classification,"),
-        ({"labels": np.array([0, 1] * 3), "kind": "multiple_choice"}, "it has 0 choice(s), at least 2 are needed"),
+        ({"labels": np.array([0, 1] * 3), "kind": "multiple_choice"}, "2 choices or more are needed, it has 0"),
         (
             {"labels": np.array([0, 1] * 3), "kind": "multiple_choice", "choices": [["x"] * 6, ["y"] * 5]},
             "each column of choices needs 6 texts",
@@ -294,6 +294,6 @@ def test_more_scores_than_there_are(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match=r"^test_size=5: there are 2 test examples, so at most 2 are allowed\."):
         load_task(path, settings=SplitSettings(test_size=5))
     assert load_task(path).notes[1:] == (
-        "mine.parquet: 10 training examples labelled instead of the default 1000",
-        "mine.parquet: 2 test examples evaluated instead of the default 1000",
+        "mine.parquet: 10 training examples labelled instead of the default 1,000",
+        "mine.parquet: 2 test examples evaluated instead of the default 1,000",
     )

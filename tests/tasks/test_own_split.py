@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from refusals import refusal
 
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.base import Task, _allotted, predefined_split
 from mlflow_l3d.tasks.identity import make_task
-from mlflow_l3d.tasks.predefined_split import _allotted, numbers_of_parts, predefined_split
 from mlflow_l3d.tasks.resolve import inactive_factors, load_task
 from mlflow_l3d.tasks.settings import SplitSettings
+from mlflow_l3d.tasks.table import numbers_of_parts
 
 OWN = SplitSettings(source="own")
 
@@ -152,7 +152,7 @@ def test_a_column_of_parts_in_a_file(tmp_path: Path) -> None:
     task = load_task(str(path), settings=OWN)
     assert task.parts.tolist() == [0, 0, 0, 0, 1, 1]
     assert task.notes == (
-        "mine.csv: left out 2 test row(s) without a label",
+        "mine.csv: left out 2 rows without a label in the test part",
         "mine.csv: its own split is used: 4 train, 2 evaluated examples",
     )
     assert task.example_ids.tolist() == [*range(6)]

@@ -83,5 +83,5 @@ def test_synthetic() -> None:
     assert task.texts[0][17] == "example 17 of c1"
     assert task.fingerprint == synthetic({}).fingerprint != generate(400).fingerprint
     assert np.bincount(generate(11, 3).labels).tolist() == [4, 4, 3]
-    with pytest.raises(L3DError, match="1 class"):
+    with pytest.raises(L3DError, match="2 classes or more are needed, it has 1"):
         generate(10, 1)

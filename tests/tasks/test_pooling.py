@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlflow_l3d.tasks.pooling import content_id, pool_examples
+from mlflow_l3d.tasks.sources.benchmark_set import content_id, pool_examples
 
 ROWS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["x", " x ", "y", "x\ny"]), st.integers(0, 2)))
 

@@ -115,7 +115,7 @@ def test_a_rare_class_is_told_before_training_and_can_be_left_out(tmp_path: Path
     path.write_text("\n".join(["text,Ticket type", *rows]))
     reading, line = Reading(label_column="Ticket type"), "data = data[~data['Ticket type'].astype(str).isin(['Other'])]"
     assert load_task(str(path), reading).notes[-1] == (
-        "mine.csv: class Other has 1 test example(s), on which macro averages as f1_macro rest: leave it out or merge "
+        "mine.csv: too few test examples for macro averages such as f1_macro: class Other has 1; leave it out or merge "
         f"it with another class, in pandas: {line}"
     )
     for settings in (SplitSettings(num_labelled=200), SplitSettings(reference_size=200)):
@@ -156,9 +156,9 @@ def test_one_text_occurs_and_keeps_its_ids(tmp_path: Path) -> None:
 def test_remarks_on_what_is_smaller_than_the_default(tmp_path: Path) -> None:
     task = load_task(str(write(tmp_path)), Reading(text_column="body"))
     assert task.notes == (
-        "mine.csv: 32 training examples labelled instead of the default 1000: class 0 has 16, class 1 has 16 (500 per "
+        "mine.csv: 32 training examples labelled instead of the default 1,000: class 0 has 16, class 1 has 16 (500 per "
         "class would be needed)",
-        "mine.csv: 8 test examples evaluated instead of the default 1000: class 0 has 4, class 1 has 4 (500 per "
+        "mine.csv: 8 test examples evaluated instead of the default 1,000: class 0 has 4, class 1 has 4 (500 per "
         "class would be needed)",
     )
     small = load_task("synthetic", settings=SplitSettings(num_labelled=2, test_size=2))

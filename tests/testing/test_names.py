@@ -15,5 +15,5 @@ def test_each_name_is_there_and_no_other():
 
 
 def test_a_worker_with_trouble_loads_no_heavy_library():
-    code = "import sys, mlflow_l3d.testing.trouble; sys.exit('pandas' in sys.modules)"
+    code = "import sys, mlflow_l3d.testing.cells; sys.exit('pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

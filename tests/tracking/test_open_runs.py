@@ -92,8 +92,12 @@ def test_a_run_that_could_not_be_ended_is_ended_by_the_next_command(
 
 
 def test_a_read_that_ctrl_c_broke_off_keeps_no_store_locked(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Reading(sqlite3.Connection):
+        def __del__(self) -> None:
+            self.close()  # Python 3.13 warns of those that nobody closed
+
     def read(*_: object, **__: object) -> None:
-        connection = sqlite3.connect(place.uri.removeprefix("sqlite:///"))
+        connection = sqlite3.connect(place.uri.removeprefix("sqlite:///"), factory=Reading)
         rows = connection.execute("SELECT * FROM sqlite_master")
         next(rows)
         raise KeyboardInterrupt

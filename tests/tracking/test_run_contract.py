@@ -15,7 +15,7 @@ from run_helpers import CELLS, SMALL, Place, assert_whole, sqlite_place
 from mlflow_l3d.cells.factors import GOLDEN_BASE, MITIGATION_BASE, configuration_seed
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.investigation.request import specify
-from mlflow_l3d.studies.investigation.run import Investigation
+from mlflow_l3d.studies.investigation.results import Investigation
 
 FACTORS = ("data_order", "data_split")
 

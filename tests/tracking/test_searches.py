@@ -17,7 +17,7 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.search_document import Subject, search_document
 from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
-from mlflow_l3d.studies.investigation.run import Investigation
+from mlflow_l3d.studies.investigation.results import Investigation
 from mlflow_l3d.studies.planning.run import plan as plan
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.earlier.past import find_search

@@ -1,18 +1,18 @@
-"""Compares systems: every pair on every task, ranks, and over tasks."""
+"""Compares systems: every pair on every task, ranks, and over tasks; and one with itself (A/A), for false claims."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from mlflow_l3d.analysis.comparison.covariance import Means, mean_scores
 from mlflow_l3d.analysis.comparison.difference import (
     POWERS,
     Spread,
-    contrasts,
     correlations,
     examples_to_settle,
     interval,
@@ -23,12 +23,12 @@ from mlflow_l3d.analysis.comparison.difference import (
     spread,
 )
 from mlflow_l3d.analysis.comparison.families import joint_level, joint_p_values, over_tasks, ranks
-from mlflow_l3d.analysis.comparison.leave_out import check_effect
+from mlflow_l3d.analysis.comparison.predictions import check_effect
 from mlflow_l3d.analysis.comparison.results import UNDECIDED, Comparison, Difference, Rank, TaskMean, decide
-from mlflow_l3d.analysis.comparison.system import System
+from mlflow_l3d.analysis.comparison.system import Means, Pairing, System, mean_scores
 from mlflow_l3d.analysis.comparison.wins import example_wins, pair_wins, run_wins
 from mlflow_l3d.analysis.importance.multiplicity import alike, holm, letters
-from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, check_level
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, check_level, wilson_interval
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 
@@ -78,7 +78,7 @@ def compare_systems(
                 )
             check_effect(smallest_effect, metric, system.scores, system.examples)
         means = mean_scores(systems)
-        pairs, _ = contrasts(len(systems))
+        pairs = [*combinations(range(len(systems)), 2)]
         gaps = [float(means.means[i] - means.means[j]) for i, j in pairs]
         measured.append((task, means, gaps, [spread(means, *pair) for pair in pairs]))
     alone = [p_value(*each) for _, _, gaps, spreads in measured for each in zip(gaps, spreads, strict=True)]
@@ -115,16 +115,14 @@ class _Rules(NamedTuple):
         self, task: str, means: Mapping[str, float], runs: Sequence[int], gaps: Sequence[float], p_values: FloatArray
     ) -> list[Rank]:
         """Return the ranks of systems, best mean first, from the differences of all pairs."""
-        names = list(means)
-        pairs, _ = contrasts(len(names))
-        ordered = sorted(names, key=lambda name: -self.metric.sign * means[name])
-        alpha = 1 - self.level
-        p_values = np.where([bool({names[i], names[j]} & {*self.lossy}) for i, j in pairs], 1.0, p_values)
-        apart = {frozenset((names[i], names[j])) for (i, j), p in zip(pairs, p_values, strict=True) if p <= alpha}
-        group = letters(ordered, alike(ordered, apart))
-        signs = self.metric.sign * np.array(gaps)
-        limits = dict(zip(names, ranks(pairs, signs, p_values, alpha, len(names)), strict=True))
-        of_runs = dict(zip(names, runs, strict=True))
+        alpha, lossy = 1 - self.level, {*self.lossy}
+        of_pairs = zip(combinations(means, 2), gaps, p_values, strict=True)
+        apart = [(pair, gap) for pair, gap, p in of_pairs if p <= alpha and not lossy & {*pair}]
+        ordered = sorted(means, key=lambda name: -self.metric.sign * means[name])
+        group = letters(ordered, alike(ordered, {frozenset(pair) for pair, _ in apart}))
+        claims = [pair if self.metric.sign * gap > 0 else pair[::-1] for pair, gap in apart if gap]
+        limits = ranks(claims, ordered)
+        of_runs = dict(zip(means, runs, strict=True))
         return [Rank(task, name, means[name], of_runs[name], *limits[name], group[name]) for name in ordered]
 
 
@@ -187,3 +185,87 @@ def _over_tasks(
     scores = {name: float(np.mean([each.scores.mean() for each in own])) for name, own in every.items()}
     runs = [sum(each.runs for each in own) for own in every.values()]
     return tuple(means), rules.ranks("", scores, runs, [one.difference for one in means_over_tasks], adjusted)
+
+
+@dataclass(frozen=True, slots=True)
+class SelfCheck:
+    """False claims among comparisons of a system with itself.
+
+    Attributes
+    ----------
+    what
+        What was compared: a system for halves of its runs, or two of them for runs swapped between them.
+    repeats, claims
+        How many comparisons, and how many of them claimed a difference.
+    nominal
+        Share of false claims that the level allows.
+    """
+
+    what: str
+    repeats: int
+    claims: int
+    nominal: float
+
+    @property
+    def rate(self) -> float:
+        """Share of false claims."""
+        return self.claims / self.repeats
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Wilson's 95 % interval of the rate over more repeats: so far its own luck goes."""
+        return wilson_interval(self.claims, self.repeats)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the rate is at most nominal, but for the luck of so many repeats."""
+        return self.interval[0] <= self.nominal
+
+
+def halves(system: System, repeats: int, *, seed: int, level: float = LEVEL, what: str = "") -> SelfCheck:
+    """Compare two random halves of the runs of one system, four runs or more, again and again."""
+    generator = np.random.default_rng(seed)
+    half = system.runs // 2
+
+    def draw() -> tuple[System, System]:
+        order = generator.permutation(system.runs)
+        return system.chosen(np.sort(order[:half])), system.chosen(np.sort(order[half:]))
+
+    return _checked(what or system.name, draw, repeats, level)
+
+
+def swapped(
+    one: System, other: System, pairing: Pairing, repeats: int, *, seed: int, level: float = LEVEL, what: str = ""
+) -> SelfCheck:
+    """Swap the two runs of each shared configuration, or do not, by the toss of a coin, and compare what comes out.
+
+    What either system gains by that is luck, so every claim is false; the comparison is paired, as that of the systems.
+    """
+    generator = np.random.default_rng(seed)
+    together = _joined(one.chosen(pairing.first), other.chosen(pairing.second))
+    count = len(pairing.first)
+
+    def draw() -> tuple[System, System]:
+        places = np.where(generator.random(count) < 0.5, 0, count)
+        return together.chosen(np.arange(count) + places), together.chosen(np.arange(count) + count - places)
+
+    return _checked(what or f"{one.name}-{other.name}", draw, repeats, level)
+
+
+def _checked(what: str, draw: Callable[[], tuple[System, System]], repeats: int, level: float) -> SelfCheck:
+    claims = 0
+    for _ in range(repeats):
+        means = mean_scores(draw())
+        claims += p_value(float(means.means[0] - means.means[1]), spread(means, 0, 1)) <= 1 - level
+    return SelfCheck(what, repeats, claims, 1 - level)
+
+
+def _joined(first: System, second: System) -> System:
+    """Return the runs of two systems as those of one, without what is right: means do not need it."""
+    names = ("scores", "unit", "share")
+    joined: dict[str, Any] = {name: np.concatenate([getattr(each, name) for each in (first, second)]) for name in names}
+    joined["run"] = np.concatenate([first.run, second.run + first.runs])
+    common = [name for name in first.configurations if name in second.configurations]
+    sides = (first.configurations, second.configurations)
+    joined["configurations"] = {name: np.concatenate([side[name] for side in sides]) for name in common}
+    return replace(first, **joined, right=first.right[:0])

@@ -6,12 +6,13 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Final, Protocol
 
 import numpy as np
 
-from mlflow_l3d.analysis.comparison.covariance import Means
-from mlflow_l3d.analysis.comparison.leave_out import least_error
+from mlflow_l3d.analysis.comparison.predictions import least_error
+from mlflow_l3d.analysis.comparison.system import Means
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, t_p_value, t_quantile
 
 POWERS: Final = (0.80, 0.95)
@@ -46,7 +47,7 @@ class Spread:
     ----------
     of_runs, of_examples
         From runs (with the rest between a run and an example), and from test examples; they add up. Runs bring at
-        least the square of :func:`mlflow_l3d.analysis.comparison.leave_out.least_error`, and so do test examples if
+        least the square of :func:`mlflow_l3d.analysis.comparison.predictions.least_error`, and so do test examples if
         the two are alike on all of them.
     runs_raw
         What the spread of the runs alone says of `of_runs`.
@@ -249,11 +250,9 @@ def _easiest(difference: float, smallest_effect: float) -> float:
 
 def contrasts(count: int) -> tuple[list[tuple[int, int]], FloatArray]:
     """Return all pairs of so many systems, and the matrix that makes their differences out of means."""
-    pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
-    matrix = np.zeros((len(pairs), count))
-    for row, (i, j) in enumerate(pairs):
-        matrix[row, i], matrix[row, j] = 1.0, -1.0
-    return pairs, matrix
+    pairs = list(combinations(range(count), 2))
+    first, second = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    return pairs, np.eye(count)[first] - np.eye(count)[second]
 
 
 def correlations(means: Means, spreads: Sequence[Spread]) -> FloatArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -82,36 +83,23 @@ def _drawn(families: Sequence[Family]) -> FloatArray:
     return np.hstack(drawn)
 
 
-def ranks(
-    pairs: Sequence[tuple[int, int]], signs: FloatArray, p_values: FloatArray, alpha: float, count: int
-) -> list[tuple[int, int]]:
+def ranks(claims: Sequence[tuple[str, str]], names: Sequence[str]) -> dict[str, tuple[int, int]]:
     """Return the smallest and the largest rank that each system may have, 1 being the best.
 
     Parameters
     ----------
-    pairs
-        Numbers of two systems.
-    signs
-        Shape (P,): above 0 if the first of a pair is better.
-    p_values
-        Shape (P,): adjusted, so that all ranks hold together with probability ``1 - alpha``.
-    alpha
-        Up to which a difference counts.
-    count
-        How many systems there are.
+    claims
+        Better and worse system of each difference that counts; all ranks hold together as these do.
+    names
+        Of all systems.
 
     Notes
     -----
     A system ranks behind all that are better for certain, and before all that are worse (Al Mohamad, Goeman and
     van Zwet 2022, "Simultaneous confidence intervals for ranks", Biometrika 109).
     """
-    low, high = [1] * count, [count] * count
-    for (first, second), sign, p in zip(pairs, signs, p_values, strict=True):
-        if p <= alpha and sign != 0:
-            better, worse = (first, second) if sign > 0 else (second, first)
-            low[worse] += 1
-            high[better] -= 1
-    return list(zip(low, high, strict=True))
+    ahead, behind = Counter(better for better, _ in claims), Counter(worse for _, worse in claims)
+    return {name: (1 + behind[name], len(names) - ahead[name]) for name in names}
 
 
 @dataclass(frozen=True, slots=True)

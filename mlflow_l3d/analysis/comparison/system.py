@@ -1,30 +1,20 @@
-"""The runs of one system, as they are compared with those of others."""
+"""The runs of one system, which of them two systems share, and how much mean scores are luck of runs and examples."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
-from mlflow_l3d.analysis.comparison.leave_out import metric_width, shares
-from mlflow_l3d.analysis.importance.tables import LARGEST_SCORE, SMALLEST_SCORE
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray
-from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.metrics.classification import occurring
 
 _NOTHING: Final = np.zeros(0, dtype=np.int64)
-ANSWERS: Final = ["example_id", "label", "prediction"]
-"""Columns of a table of predictions."""
 MOST_LOST: Final = 0.1
 """Share of lost runs or answers of a system above which nothing is decided: what fails is rarely any run."""
-_DIFFERENT: Final = 1e-6
-"""Where a recorded score is further from the one of the recorded predictions, they do not belong together."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +32,7 @@ class System:
         same configuration.
     run, unit, share
         Shape (m,): what a test example (or group of them) adds to the score of a run, see
-        :func:`mlflow_l3d.analysis.comparison.leave_out.shares`; empty if there are no predictions. Sorted by run and
+        :func:`mlflow_l3d.analysis.comparison.predictions.shares`; empty if there are no predictions. Sorted by run and
         unit; the units of all systems are numbered alike.
     right
         Shape (m,): whether the prediction is right; empty if predictions are not classes, or units are not examples.
@@ -52,14 +42,14 @@ class System:
         Where units are groups: shape (examples of all systems,), which test examples any run saw; else empty.
     width
         The highest less the lowest value of the metric, see
-        :func:`mlflow_l3d.analysis.comparison.leave_out.metric_width`; 0 if it has no bounds.
+        :func:`mlflow_l3d.analysis.comparison.predictions.metric_width`; 0 if it has no bounds.
     examples
         Test examples of a run, on average; 0 if not known.
     lost
         Further runs, which failed and have no score.
     setting
         Shape (L,): the setting of each run, if scores differ by luck alone, see
-        :func:`mlflow_l3d.analysis.comparison.covariance.within_settings`; else empty.
+        :func:`mlflow_l3d.analysis.comparison.system.within_settings`; else empty.
     by_setting
         In this case, the recorded runs of each setting, and to which run of this system each belongs.
     """
@@ -155,119 +145,6 @@ class System:
         )
 
 
-class Predictions(NamedTuple):
-    """Predictions of the runs of one system, one row each.
-
-    Attributes
-    ----------
-    run
-        Number of the run among the scores of its system.
-    example_id, label, prediction
-        As the cells record them.
-    """
-
-    run: IntArray
-    example_id: npt.NDArray[Any]
-    label: npt.NDArray[Any]
-    prediction: npt.NDArray[Any]
-
-
-def join_predictions(parts: Iterable[tuple[int, Any]], runs: int) -> Predictions | None:
-    """Return the predictions of so many runs from number and table of each; None if one has fewer than two."""
-    arrays = [[np.full(len(table), number), *(table[name].to_numpy() for name in ANSWERS)] for number, table in parts]
-    if not arrays:
-        return None
-    joined = Predictions(*(np.concatenate(part) for part in zip(*arrays, strict=True)))
-    return joined if np.bincount(joined.run, minlength=runs).min() >= 2 else None
-
-
-def graded(answers: Predictions | None, metric: Metric) -> Predictions | None:
-    """Return texts as right (0, as every label), wrong (1) or none (-1) for a metric of classes; others unchanged."""
-    if answers is None or answers.label.dtype != object or not metric.scores_classes:
-        return answers
-    right = np.where(answers.prediction == answers.label, 0, np.where(pd.isna(answers.prediction), -1, 1))
-    return answers._replace(label=np.zeros(len(right), dtype=np.int64), prediction=right)
-
-
-def systems(
-    names: Sequence[str],
-    scores: Sequence[FloatArray],
-    configurations: Sequence[Mapping[str, npt.NDArray[Any]]],
-    tables: Sequence[Predictions | None],
-    metric: Metric,
-    classes: int | None = None,
-    examples: int | None = None,
-) -> tuple[list[System], str]:
-    """Return the systems that are to be compared, and why the luck of test examples is not counted, if it is not.
-
-    Parameters
-    ----------
-    names, scores, configurations
-        One a system, as :class:`System` has them.
-    tables
-        Predictions, one a system, two or more of each run, see :func:`join_predictions`; empty if there are none.
-    metric
-        What the scores are.
-    classes
-        How many classes are distinguished; by default those that occur.
-    examples
-        Test examples of a run, if there are no predictions; None if not known.
-
-    Raises
-    ------
-    ParameterError
-        If an example has two labels, or scores are so large or small that their squares are not known.
-    """
-    for name, runs_scores in zip(names, scores, strict=True):
-        size = float(np.abs(runs_scores).max(initial=0.0))
-        if not SMALLEST_SCORE <= (size or 1.0) <= LARGEST_SCORE:
-            allowed = f"has scores of about {size:.0e} ({name}); {SMALLEST_SCORE:g} to {LARGEST_SCORE:g} are allowed"
-            raise ParameterError("metric", metric.name, allowed, "Log it in another unit.")
-    predictions = [each for each in tables if each is not None]
-    if len(predictions) < len(names):
-        predictions = []
-    size = sum(len(each.run) for each in predictions) / sum(map(len, scores)) or float(examples or 0)
-    width = metric_width(metric)
-    plain = [System(*each, width=width, examples=size) for each in zip(names, scores, configurations, strict=True)]
-    if not predictions:
-        return plain, "not every run has predictions"
-    if metric.function is None:
-        return plain, f"{metric.name} cannot be computed from stored predictions"
-    codes, distinct = pd.factorize(np.concatenate([each.example_id for each in predictions]), sort=True)
-    _check_examples(names, codes, distinct, predictions)
-    values = [np.unique(part) for each in predictions for part in (each.label, each.prediction)]
-    classes = max(classes or 0, occurring(*values)) if metric.scores_classes else None
-    found, start = [], 0
-    for name, own, configuration, each in zip(names, scores, configurations, predictions, strict=True):
-        example = codes[start : start + len(each.run)]
-        start += len(each.run)
-        place = each.run * np.int64(len(distinct)) + example
-        order = slice(None) if (np.diff(place) > 0).all() else np.argsort(place)
-        run, example, label, guess = each.run[order], example[order], each.label[order], each.prediction[order]
-        again, runs, units, share = shares(
-            metric, run, example, label, guess, runs=len(own), examples=len(distinct), classes=classes
-        )
-        if not np.allclose(again, own, rtol=0, atol=_DIFFERENT):
-            return plain, f"the recorded {metric.name} is not that of the recorded predictions"
-        is_grouped, nothing = units is not example, np.zeros(0, dtype=bool)
-        right = label == guess if metric.scores_classes and not is_grouped else nothing
-        grouped = np.bincount(example, minlength=len(distinct)) > 0 if is_grouped else nothing
-        cells = runs, units, share, right, len(distinct), grouped
-        found.append(System(name, own, configuration, *cells, width, len(run) / len(own)))
-    return found, ""
-
-
-def _check_examples(names: Sequence[str], codes: IntArray, known: Any, predictions: Sequence[Predictions]) -> None:
-    labels = np.concatenate([each.label for each in predictions])
-    of_example = np.empty(len(known), dtype=labels.dtype)
-    of_example[codes] = labels
-    if (other := np.flatnonzero(of_example[codes] != labels)).size:
-        place = other[0]
-        both = " and ".join(map(str, sorted((labels[place], of_example[codes[place]]))))
-        allowed = f"test example {known[codes[place]]} has the labels {both}"
-        raise ParameterError("runs", ", ".join(names), allowed, "Compare systems on one task.")
-
-
 class Pairing(NamedTuple):
     """Which runs of two systems share their configurations.
 
@@ -296,3 +173,127 @@ def paired(one: System, other: System) -> Pairing:
     pairs = sorted((at, second[key]) for key, at in first.items() if key in second)
     kept = np.array(pairs, dtype=np.int64).reshape(-1, 2)
     return Pairing(kept[:, 0], kept[:, 1], tuple(shared) if pairs else ())
+
+
+@dataclass(frozen=True)
+class Means:
+    """Mean scores of k systems, and the variance that runs and test examples give them.
+
+    Attributes
+    ----------
+    systems
+        In this order.
+    means
+        Shape (k,).
+    of_runs, of_examples
+        Shape (k, k): covariance of the means from runs (with the rest between a run and an example), and from
+        test examples. The latter is estimated without bias and may be negative.
+    pairings
+        Numbers of two systems, the smaller first, to the runs that they share.
+    """
+
+    systems: tuple[System, ...]
+    means: FloatArray
+    of_runs: FloatArray
+    of_examples: FloatArray
+    pairings: dict[tuple[int, int], Pairing]
+
+
+def within_settings(system: System, setting: IntArray, seed: IntArray) -> System:
+    """Return a system of runs with several settings as if all had the average one: its scores differ by luck alone.
+
+    Runs of several settings that have one seed may share its luck, as that of a split: they become one run.
+
+    Parameters
+    ----------
+    system
+        Two runs or more of each setting.
+    setting
+        Shape (L,): the number of the setting of each run, the same in all systems.
+    seed
+        Shape (L,): the number of the seed of each run, from 0 as they occur.
+
+    Notes
+    -----
+    Each setting has equal weight in the mean, however many runs it has. Seed s, one of S, departs from the mean over G
+    settings by the sum, over its runs, of ``S / (G n_g)`` times what the run departs from the mean of its setting g of
+    n_g runs, times ``sqrt(n_g / (n_g - 1) (S - 1) / S)``. If each run has its own seed, the variance of the mean of
+    such scores is ``sum_g s_g^2 / (G^2 n_g)``; if each seed is in all settings, that of the seeds' mean scores.
+    """
+    sizes, runs_of_seed = np.bincount(setting), np.bincount(seed)
+    seeds = len(runs_of_seed)
+    means = np.bincount(setting, system.scores) / sizes
+    weight = seeds * runs_of_seed[seed] / (len(sizes) * sizes[setting])
+    grown = np.sqrt(sizes / (sizes - 1) * (1 - 1 / seeds))[setting]
+    departed = replace(
+        system,
+        scores=means.mean() + (system.scores - means[setting]) * weight * grown,
+        share=system.share * weight[system.run] if len(system.run) else system.share,
+        right=system.right[:0],
+    )
+    smallest_first = np.argsort(sizes[setting], kind="stable")
+    smallest = smallest_first[np.unique(seed[smallest_first], return_index=True)[1]]
+    runs_of = [np.flatnonzero(setting == each) for each in range(len(sizes))]
+    by_setting = [(system.chosen(runs), seed[runs]) for runs in runs_of]
+    return replace(departed.averaged(seed), setting=setting[smallest], by_setting=by_setting)
+
+
+def mean_scores(systems: Sequence[System]) -> Means:
+    """Return the means of systems, two runs or more of each, with their covariances.
+
+    Notes
+    -----
+    Of one system ``y_li = mu + r_l + t_i + e_li``: run l (a configuration of every factor) and example i are random.
+    Two systems share the luck of runs with equal configurations, and that of examples with equal ids.
+    Covariance from runs: ``sum_l a_l b_l`` over shared configurations, ``a_l`` being what run l adds to the mean of
+    a system, over ``1 - 1/L_a - 1/L_b + m/(L_a L_b)``, what the means of L_a and L_b runs, m of them shared, take away.
+    Covariance from examples: what examples add to the two means, multiplied and summed, without the part that comes
+    from shared runs; that is in the first. For one system, or two with the same runs and examples, the sum of both
+    is ``(MS_R + MS_I - MS_E) / (L n)`` of the two-way analysis of variance (of their difference): variance of leaving
+    out rows plus columns less that of cells, which both hold (Owen 2007, "The pigeonhole bootstrap", Annals of Applied
+    Statistics 1, section 3). Test sets may differ from run to run.
+    """
+    count = len(systems)
+    of_runs, of_examples = np.zeros((count, count)), np.zeros((count, count))
+    pairings = {}
+    for i, one in enumerate(systems):
+        for j, other in enumerate(systems[: i + 1]):
+            every = np.arange(one.runs)
+            pairing = Pairing(every, every, ()) if i == j else paired(other, one)
+            if i != j:
+                pairings[j, i] = pairing
+            of_runs[i, j] = of_runs[j, i] = _of_runs(other, one, pairing)
+            of_examples[i, j] = of_examples[j, i] = _of_examples(other, one, pairing)
+    return Means(tuple(systems), np.array([each.scores.mean() for each in systems]), of_runs, of_examples, pairings)
+
+
+def _of_runs(one: System, other: System, pairing: Pairing) -> float:
+    runs, others, shared = one.runs, other.runs, len(pairing.first)
+    kept = 1 - 1 / runs - 1 / others + shared / (runs * others)
+    added = [each.scores - each.scores.mean() for each in (one, other)]
+    return float(added[0][pairing.first] @ added[1][pairing.second]) / (runs * others) / kept
+
+
+def _of_examples(one: System, other: System, pairing: Pairing) -> float:
+    if not len(one.run) or not len(other.run):
+        return 0.0
+    runs, others, shared = one.runs, other.runs, len(pairing.first)
+    first, second = same_cells(one, other, pairing) if one is not other else (slice(None), slice(None))
+    same_run = one.influence[first] @ other.influence[second]
+    return float(one.of_units @ other.of_units - same_run) * runs * others / (runs * others - shared)
+
+
+def same_cells(one: System, other: System, pairing: Pairing) -> tuple[IntArray, IntArray]:
+    """Return the places, in the cells of either system, of shared runs on shared units, pair by pair."""
+    keys, places = [], []
+    for system, runs in ((one, pairing.first), (other, pairing.second)):
+        place = np.full(system.runs, -1)
+        place[runs] = np.arange(len(runs))
+        of_pair = place[system.run]
+        kept = np.flatnonzero(of_pair >= 0)
+        keys.append(of_pair[kept] * np.int64(system.units) + system.unit[kept])
+        places.append(kept)
+    if np.array_equal(keys[0], keys[1]):
+        return places[0], places[1]
+    _, first, second = np.intersect1d(keys[0], keys[1], assume_unique=True, return_indices=True)
+    return places[0][first], places[1][second]

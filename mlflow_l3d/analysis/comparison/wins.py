@@ -10,11 +10,18 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.analysis.comparison.covariance import same_cells
-from mlflow_l3d.analysis.comparison.system import Pairing, System, paired
+from mlflow_l3d.analysis.comparison.system import Pairing, System, paired, same_cells
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, TEN, all_drawn
-from mlflow_l3d.analysis.importance.checks.shape import wilson_interval
-from mlflow_l3d.analysis.intervals import LEVEL, UNKNOWN, FloatArray, IntArray, Range, jackknife_variance, t_quantile
+from mlflow_l3d.analysis.intervals import (
+    LEVEL,
+    UNKNOWN,
+    FloatArray,
+    IntArray,
+    Range,
+    jackknife_variance,
+    t_quantile,
+    wilson_interval,
+)
 
 _OfSetting: TypeAlias = tuple[System, System, Pairing, tuple[IntArray, IntArray]]
 _MOST: Final = 1000

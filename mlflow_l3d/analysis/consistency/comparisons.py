@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.consistency.agreement.kinds import as_list, class_column, finite, is_missing
-from mlflow_l3d.analysis.consistency.comparable import Group
+from mlflow_l3d.analysis.consistency.choice import as_list, class_column
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, ExampleVotes, ranked_votes
 from mlflow_l3d.analysis.consistency.groups import (
     Comparison,
+    Group,
     Places,
     RunGroup,
     Sums,
@@ -23,6 +23,7 @@ from mlflow_l3d.analysis.consistency.groups import (
     mean_of_known,
 )
 from mlflow_l3d.analysis.consistency.results import population_variance
+from mlflow_l3d.analysis.consistency.scoring import finite, is_missing
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray, known
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.classification import UNPARSED

@@ -6,12 +6,11 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.analysis.consistency.comparable import Group
 from mlflow_l3d.analysis.consistency.examples import ExampleVotes
 from mlflow_l3d.analysis.consistency.results import Consistency, root
 from mlflow_l3d.analysis.intervals import FloatArray
@@ -19,6 +18,21 @@ from mlflow_l3d.errors import ParameterError
 
 Places = npt.NDArray[np.int32]
 Found = TypeVar("Found")
+
+
+class Group(NamedTuple):
+    """A group of runs that are compared with each other.
+
+    Attributes
+    ----------
+    table
+        The factor whose record it belongs to, or ``golden``.
+    member
+        Which group of that record: a row (0 if there is only one), or a set of independent runs.
+    """
+
+    table: str
+    member: int | str
 
 
 class Examples:

@@ -1,8 +1,9 @@
-"""Ensembles of runs: the rule by which members are combined, and every choice of them."""
+"""Ensembles of runs: how members are combined, every choice of them, their scores, and the luck of test examples."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Final
@@ -10,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.analysis.consistency.agreement.choice import scoring_of
-from mlflow_l3d.analysis.consistency.agreement.scored import different_forms, pairs_of
+from mlflow_l3d.analysis.consistency.choice import scoring_of
+from mlflow_l3d.analysis.consistency.scored import different_forms
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
@@ -22,6 +23,9 @@ Array = npt.NDArray[Any]
 Masks = npt.NDArray[np.bool_]
 MOST_CHOICES: Final = 252
 """Choices of members that are all enumerated: five of ten. If there are more, about so many are drawn."""
+_BLOCKS: Final = 100
+_FEW: Final = 20
+"""Blocks of examples that are left out; rows, and blocks, if each row has its own examples."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +178,7 @@ def _medoids(texts: Array, masks: Masks, agreement: str) -> Array:
     matrices = np.empty((texts.shape[1], len(texts), len(texts)))
     for place in range(texts.shape[1]):
         forms, which = different_forms(scoring, texts[:, place], place)
-        matrices[place] = pairs_of(scoring, forms)[np.ix_(which, which)]
+        matrices[place] = scoring.pairs(forms)[np.ix_(which, which)]
     support = np.einsum("mi,xij->mxj", masks.astype(np.float64), matrices).round(9)
     winners = np.where(masks[:, None, :], support, -1).argmax(axis=2)
     medoids: Array = texts[winners, np.arange(texts.shape[1])]
@@ -215,3 +219,59 @@ def score_many(metric: Metric, labels: Array, predictions: Array, classes: int |
     if metric.of_many is not None and classes:
         return metric.of_many(labels, predictions, classes)
     return np.array([score(metric, labels, one, classes) for one in predictions])
+
+
+def tests_of(row: Members) -> Array | slice:
+    """Return the examples whose score counts: of runs that draw their own test examples the shared reference set."""
+    return slice(None) if row.test is None or not row.test.any() else row.test
+
+
+def jackknifed(metric: Metric, classes: int | None, labels: Array, predictions: Array, blocks: int = _BLOCKS) -> Array:
+    """Return shape (p, p): the covariance of scores that the choice of examples causes, by the jackknife."""
+    order = np.random.default_rng(len(labels)).permutation(len(labels))
+    rest = [np.setdiff1d(order, block) for block in np.array_split(order, min(blocks, len(order)))]
+    without = np.array([score_many(metric, labels[each], predictions[:, each], classes) for each in rest])
+    centred = without - without.mean(axis=0)
+    return np.asarray(centred.T @ centred * (len(rest) - 1) / len(rest))
+
+
+def luck_of_tests(
+    metric: Metric,
+    classes: int | None,
+    rows: Sequence[Members],
+    predictions: Sequence[Array],
+    apart: FloatArray,
+    between: FloatArray,
+) -> tuple[float, float, float]:
+    """Return the variance that examples cause in a result, and what two of a row, or of two rows, have in common.
+
+    No ensemble takes this part of the spread away.
+
+    Parameters
+    ----------
+    metric, classes
+        What is scored, and how many classes are distinguished.
+    rows, predictions
+        Rows, and of each what some choices of its members predict, shape (p, n).
+    apart, between
+        Shape (p, p): 1 for the pairs of choices of one row, and of two rows, that are independent.
+
+    Returns
+    -------
+    tuple
+        nan if there is no such pair; of two rows also if they have test examples of their own.
+    """
+    rows, other, count = rows[:_FEW], math.nan, min(len(rows), _FEW)
+    if all(row.test is not None and not row.test.any() and len(row.labels) == len(rows[0].labels) for row in rows):
+        results = np.concatenate(predictions[:count])
+        whole = jackknifed(metric, classes, rows[0].labels, results).reshape(count, len(apart), count, len(apart))
+        mean = np.mean([whole[at, :, at] for at in range(count)], axis=0)
+        if count > 1 and between.any():
+            pairs = (whole.sum(axis=(0, 2)) - count * mean) * between
+            other = float(pairs.sum() / between.sum() / count / (count - 1))
+    else:
+        some = zip(rows, map(tests_of, rows), predictions, strict=False)
+        each = [jackknifed(metric, classes, row.labels[test], part[:, test], _FEW) for row, test, part in some]
+        mean = np.mean(each, axis=0)
+    common = float((mean * apart).sum() / apart.sum()) if apart.any() else math.nan
+    return float(np.diag(mean).mean()), common, other

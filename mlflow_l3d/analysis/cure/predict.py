@@ -10,12 +10,11 @@ from typing import Final
 import numpy as np
 
 from mlflow_l3d.analysis.cure.ensembles import Members, can_combine, disagreement
-from mlflow_l3d.analysis.cure.extrapolate import FURTHEST
 from mlflow_l3d.analysis.cure.remedy import ENSEMBLES, UNKNOWN, Kind, Prediction, Range, Remedy
-from mlflow_l3d.analysis.cure.series import Series
+from mlflow_l3d.analysis.cure.series import FURTHEST, Series
 from mlflow_l3d.analysis.cure.spread import MEAN, Table
-from mlflow_l3d.analysis.importance.checks.shape import MANY, guessing_runs, wilson_interval
-from mlflow_l3d.analysis.intervals import FloatArray
+from mlflow_l3d.analysis.importance.shape import MANY, guessing_runs
+from mlflow_l3d.analysis.intervals import FloatArray, wilson_interval
 from mlflow_l3d.metrics.base import Metric
 
 MOST_MEMBERS: Final = 10
@@ -223,7 +222,7 @@ def _missing(kind: Kind, table: Table, fewest: int) -> str:
         return f"{'no class scores of the runs are known' if is_class else 'texts have no mean'}: see vote"
     if table.most_exact >= fewest:
         others = max(map(disagreement, rows)) if kind == "mean" else 0.0
-        what = f"{others:.0%} of the predictions are not the class with the highest score: see vote"
+        what = f"{100 * others:.0f} % of the predictions are not the class with the highest score: see vote"
         return what if others > _MOST_DISAGREEMENT else ""
     if table.test_size:
         return f"{table.size} independent runs are too few: {table.needed(fewest)} are needed"

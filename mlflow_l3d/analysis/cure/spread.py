@@ -19,9 +19,11 @@ from mlflow_l3d.analysis.cure.ensembles import (
     choose_best,
     combine_choices,
     draw_choices,
+    jackknifed,
+    luck_of_tests,
     score_many,
+    tests_of,
 )
-from mlflow_l3d.analysis.cure.luck import jackknifed, luck_of_tests, tests_of
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray, means_without
 from mlflow_l3d.metrics.base import Metric
 

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.checks.long_run import published_interval, uneven_rows
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.estimators import CROSSED, TableModel
 from mlflow_l3d.analysis.importance.estimators.nested import radial_estimate, variance_without_each
+from mlflow_l3d.analysis.importance.long_run import published_interval, uneven_rows
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import (
     known_std,

@@ -71,7 +71,7 @@ class Importance:
         ``(contributed_std - mitigated_std) / golden_std``, as published; above 0 is "important" by the published rule.
     importance_ci_low, importance_ci_high
         Interval of what it tends to with many runs, widened to contain `importance`, whose bias may put it outside: see
-        :func:`mlflow_l3d.analysis.importance.checks.long_run.published_interval`; nan for designs that compare pairs
+        :func:`mlflow_l3d.analysis.importance.long_run.published_interval`; nan for designs that compare pairs
         or blocks of runs, which do not show how rows are spread, and for pooled golden runs.
     contributed_std, mitigated_std, golden_std
         Population standard deviations (ddof=0): mean over rows of the std within a row, std of the row means, std of

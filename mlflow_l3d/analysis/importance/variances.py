@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -110,28 +110,24 @@ class MeanSquares:
         columns.
     row_size, column_size
         Cells that a row, and a column, count for: ``of_rows`` is expected to be ``residual + row_size * s2_R``. N and M
-        where no cell is missing.
+        where no cell is missing; the second is nan in a nested table.
     residual_degrees
-        Degrees of freedom of the residual; 0 means those of a table without missing cells.
+        Degrees of freedom of the residual.
     """
 
     rows: int
     columns: int
     of_rows: float
     residual: float
-    of_columns: float = math.nan
-    row_size: float = math.nan
-    column_size: float = math.nan
-    residual_degrees: int = 0
+    of_columns: float
+    row_size: float
+    column_size: float
+    residual_degrees: int
 
-    def __post_init__(self) -> None:
-        whole = {
-            "row_size": self.columns if math.isnan(self.row_size) else self.row_size,
-            "column_size": self.rows if math.isnan(self.column_size) else self.column_size,
-            "residual_degrees": self.residual_degrees or (self.rows - (not self.nested)) * (self.columns - 1),
-        }
-        for name, value in whole.items():
-            object.__setattr__(self, name, value)
+    @classmethod
+    def complete(cls, rows: int, columns: int, of_rows: float, residual: float, of_columns: float) -> Self:
+        """Return the mean squares of a table without missing cells, whose rows share columns."""
+        return cls(rows, columns, of_rows, residual, of_columns, columns, rows, (rows - 1) * (columns - 1))
 
     @property
     def nested(self) -> bool:

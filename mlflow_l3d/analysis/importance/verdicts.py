@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.checks.shape import Collapse
 from mlflow_l3d.analysis.importance.results import Check, Importance
+from mlflow_l3d.analysis.importance.shape import Collapse
 from mlflow_l3d.analysis.importance.tables import population_std, with_scores
 
 Word = Literal["dominates", "minor", "undecided"]

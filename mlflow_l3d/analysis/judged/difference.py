@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.comparison.difference import POWERS, interval, p_value, runs_needed
-from mlflow_l3d.analysis.comparison.leave_out import least_error
+from mlflow_l3d.analysis.comparison.predictions import least_error
 from mlflow_l3d.analysis.importance.multiplicity import holm
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, t_quantile
 from mlflow_l3d.analysis.judged.results import JudgedDifference
-from mlflow_l3d.analysis.judged.sides import Sides, pair_sides
+from mlflow_l3d.analysis.judged.table import Sides, pair_sides
 from mlflow_l3d.errors import ParameterError
 
 FEWEST_ROWS: Final = 6
@@ -100,9 +100,9 @@ def difference(
     count as repeats. The interval is Student's, from the differences of rows. The variance of these is raised by one
     over the number of rows that differ from the most common difference: few discordant rows are little evidence (as
     the pseudo-observations of Agresti and Min 2005). If none does, or all rows of a side are alike, it is at least that
-    of :func:`mlflow_l3d.analysis.comparison.leave_out.least_error`; and the p-value is never below that of a sign test
-    in which all rows that differ do so in the same direction. A judge or prompt of both sides is kept: its
-    luck cancels as much as it is shared. If the sides have different judges or prompts,
+    of :func:`mlflow_l3d.analysis.comparison.predictions.least_error`; and the p-value is never below that of a sign
+    test in which all rows that differ do so in the same direction. A judge or prompt of both sides is kept: its luck
+    cancels as much as it is shared. If the sides have different judges or prompts,
     several each, the spread of their means is added.
 
     Equivalence is claimed from the same interval: two one-sided tests at ``(1 - level) / 2`` each.

@@ -18,13 +18,17 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray
-from mlflow_l3d.analysis.judged.table import level_codes
+from mlflow_l3d.analysis.judged.table import level_codes, rows_apart
 
 GROUPS: Final = 250
 """Rows are left out one at a time up to this number, else in so many groups; fewer if there are many judges."""
 FEWEST_GROUPS: Final = 30
 FEWEST_LEVELS: Final = 5
 """Judges or prompts below which an interval of their variance covers less often than it says."""
+FEWEST_ROWS: Final = 3
+"""Rows that must show two sources of luck apart."""
+JOINED: Final = " + "
+"""Stands between the names of sources that the data cannot separate."""
 Effect: TypeAlias = tuple[str, ...]
 """A factor, or several: their interaction."""
 
@@ -87,6 +91,21 @@ class Effects(NamedTuple):
     nested: Mapping[str, IntArray]
     crossed: Mapping[str, IntArray]
     pairs: Sequence[Effect] = ()
+
+
+def nested_effects(row: IntArray, answer: IntArray, crossed: Mapping[str, IntArray]) -> dict[str, IntArray]:
+    """Return the effects nested in rows, coarse first; those that the data cannot separate under one name."""
+    candidates = {"row": row, **{f"row x {name}": level_codes(row, code) for name, code in crossed.items()}}
+    candidates["answer"] = answer
+    if "judge" in crossed and (both := level_codes(answer, crossed["judge"])).max() + 1 < len(row):
+        candidates["answer x judge"] = both
+    candidates["judgement"] = np.arange(len(row))
+    effects: dict[str, IntArray] = {}
+    for name, code in candidates.items():
+        same = [other for other in effects if rows_apart(row, effects[other], code) < FEWEST_ROWS]
+        effects = {other: levels for other, levels in effects.items() if other not in same}
+        effects[JOINED.join([*same, name])] = code
+    return dict(sorted(effects.items(), key=lambda each: int(each[1].max(initial=0))))
 
 
 def estimate_moments(values: FloatArray, effects: Effects) -> Moments:

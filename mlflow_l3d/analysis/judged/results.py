@@ -1,14 +1,20 @@
-"""What the analysis of judgements returns: frozen records that neither compute nor log."""
+"""What the analysis of judgements returns: frozen records, and from variance components what one more of each gains."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, Final
 
 import pandas as pd
 
 from mlflow_l3d.analysis.comparison.results import UNDECIDED, decide
 from mlflow_l3d.analysis.intervals import LEVEL
+from mlflow_l3d.analysis.judged.moments import JOINED
+
+_OF_ANSWER: Final = ("judge", "judgement")
+"""Parts of a design that need no further answers."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +36,7 @@ class Components:
     rows, answers, judgements
         Those that count.
     design
-        Numbers that :func:`mlflow_l3d.analysis.judged.components.gain` changes: ``row``, ``repeat``, ``judge``,
+        Numbers that :func:`gain` changes: ``row``, ``repeat``, ``judge``,
         ``judgement`` and each further factor -> how many (of repeats and judgements: on average).
     weights
         Source -> what a unit of its variance adds to the variance of the mean.
@@ -51,30 +57,52 @@ class Components:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class PassK:
-    """How often the answers to a row pass, k at a time.
+def gain(found: Components) -> pd.DataFrame:
+    """Return the standard error of the mean: now, and with one more of each.
 
-    Attributes
+    Parameters
     ----------
-    k
-        Answers per row.
-    all_pass, all_low, all_high
-        pass^k: probability that k answers to a row all pass, and its interval.
-    any_pass, any_low, any_high
-        pass@k: probability that one of k answers passes at least.
-    rows
-        Rows with k answers or more, which count.
-    """
+    found
+        Variance components of the evaluation so far.
 
-    k: int
-    all_pass: float
-    all_low: float
-    all_high: float
-    any_pass: float
-    any_low: float
-    any_high: float
-    rows: int
+    Returns
+    -------
+    pandas.DataFrame
+        ``design`` ("now", "one more row", ...), the numbers of the design (``row, repeat,
+        judge, judgement`` and each factor), ``answers``, ``judgements``, ``mean_std`` (see :class:`Components`) and
+        ``gain``, the part of today's ``mean_std`` that is saved. Luck that cannot be separated counts as its coarsest
+        part, so a gain is never promised that more repeats or judges may not bring.
+
+    Examples
+    --------
+    >>> from mlflow_l3d.analysis.judged.components import components
+    >>> lines = [(row, f"{row}-{number}", row % 2) for row in range(8) for number in range(2)]
+    >>> frame = pd.DataFrame(lines, columns=["row", "answer", "value"]).assign(judge="exact match")
+    >>> gain(components(frame)).set_index("design")["gain"].round(3)[["one more row", "one more repeat"]].tolist()
+    [0.057, 0.0]
+    """
+    now = dict(found.design)
+    designs = {"now": now, **{f"one more {name}": {**now, name: size + 1} for name, size in now.items()}}
+    frame = pd.DataFrame([_line(name, found, design) for name, design in designs.items()])
+    today = frame["mean_std"][0]
+    return frame.assign(gain=1 - frame["mean_std"] / today if today > 0 else 0.0)
+
+
+def _line(name: str, found: Components, design: Mapping[str, float]) -> dict[str, Any]:
+    answers = math.prod(size for part, size in design.items() if part not in _OF_ANSWER)
+    variance = 0.0
+    for source, own in zip(found.frame["source"], found.frame["variance"], strict=True):
+        shrinks = math.prod(found.design[part] / design[part] for part in _averages(source, design))
+        variance += max(0.0, own) * found.weights[source] * shrinks
+    sizes = {"answers": round(answers), "judgements": round(answers * design["judge"] * design["judgement"])}
+    return {"design": name, **design, **sizes, "mean_std": math.sqrt(variance)}
+
+
+def _averages(source: str, design: Mapping[str, float]) -> set[str]:
+    """Return the parts of a design whose number divides the variance of a source in the mean."""
+    of_answer = {name for name in design if name not in _OF_ANSWER}
+    divisors = {"answer": of_answer, "answer x judge": of_answer | {"judge"}, "judgement": {*design}}
+    return set.intersection(*(divisors.get(part, set(part.split(" x "))) for part in source.split(JOINED)))
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""How many runs are needed, and when to stop."""
+"""How many runs are needed, and when there are enough: of investigations, comparisons and tests that are running."""

@@ -35,9 +35,7 @@ def optimal_columns(total_index: float) -> int:
     return max(2, round(1 + 1 / (1 - min(total_index, 0.99))))
 
 
-def expected_half_width(
-    pilot: VarianceComponents, model: TableModel, *, rows: int, columns: int, level: float = LEVEL
-) -> float:
+def expected_half_width(pilot: VarianceComponents, model: TableModel, *, rows: int, columns: int) -> float:
     """Return half the width that the interval of the corrected importance will have.
 
     Parameters
@@ -49,8 +47,6 @@ def expected_half_width(
         Of the investigation that is planned.
     rows, columns
         Its M and N.
-    level
-        Confidence level.
 
     Returns
     -------
@@ -70,7 +66,7 @@ def expected_half_width(
     variance, degrees = by_rows + by_columns, rows - 1.0
     if by_columns:
         degrees = variance**2 / (by_columns**2 / (columns - 1) + by_rows**2 / (rows - 1))
-    half, centre = t_quantile(degrees, level) * math.sqrt(variance), math.log(1 / others_share - 1)
+    half, centre = t_quantile(degrees) * math.sqrt(variance), math.log(1 / others_share - 1)
     return (importance_of_logit(centre + half) - importance_of_logit(centre - half)) / 2
 
 
@@ -197,7 +193,6 @@ def half_width_of(
     rows: int,
     columns: int,
     assurance: float | None = None,
-    level: float = LEVEL,
 ) -> float:
     """Return the half-width within which the interval of the corrected importance stays with some probability.
 
@@ -205,7 +200,7 @@ def half_width_of(
     ----------
     pilot
         The facts about the factor before the investigation.
-    model, rows, columns, level
+    model, rows, columns
         As for :func:`~mlflow_l3d.analysis.planning.assurance.expected_half_width`.
     assurance
         The probability; None for the half-width that is expected of normal effects, which is met in half of all
@@ -222,7 +217,7 @@ def half_width_of(
 
     outlook = Outlook.of(pilot)
     if assurance is None:
-        return expected_half_width(outlook.components, model, rows=rows, columns=columns, level=level)
+        return expected_half_width(outlook.components, model, rows=rows, columns=columns)
     if rows < 3 or columns < model.least_columns or not outlook.components.contributed > 0:
         return math.nan
     size = (outlook.components.rows, outlook.components.columns) if outlook.model else (math.inf, math.inf)
@@ -232,7 +227,7 @@ def half_width_of(
     by_columns = expectation[1] * _off(of_columns, outlook.tails[-1], size[-1], columns)
     variance = by_rows + by_columns
     per_degree = (by_rows**2 / (rows - 1) + by_columns**2 / (columns - 1)) / variance**2
-    half = np.interp(per_degree, *_quantiles(level)) * np.sqrt(variance)
+    half = np.interp(per_degree, *_quantiles()) * np.sqrt(variance)
     parts = outlook.components
     shares = np.array(parts.contributed), np.array(parts.mitigated)
     if outlook.model is None:
@@ -256,12 +251,12 @@ def _off(draws: FloatArray, tails: float, pilot: float, planned: int) -> FloatAr
 
 
 @cache
-def _quantiles(level: float) -> tuple[FloatArray, FloatArray]:
+def _quantiles() -> tuple[FloatArray, FloatArray]:
     """Return 1 / degrees of freedom, rising, and Student's quantile for each, to look up: a plan asks for millions."""
     from scipy.special import stdtrit
 
     per_degree = np.linspace(0, 1, 2049)[1:]
-    return per_degree, stdtrit(1 / per_degree, (1 + level) / 2)
+    return per_degree, stdtrit(1 / per_degree, (1 + LEVEL) / 2)
 
 
 @cache

@@ -163,7 +163,7 @@ class IntervalRule(_Rule):
 
     A look may take back what an earlier one said: while the rule of another factor says continue, this one continues,
     so that at the end all say stop of the same rows. No claim is made of scores whose tails are long
-    (:mod:`mlflow_l3d.analysis.importance.checks.shape`).
+    (:mod:`mlflow_l3d.analysis.importance.shape`).
 
     In simulations at a true importance of 0 the share of false claims is below alpha for normal and slightly skewed
     effects in all designs. It is not for long-tailed ones in nested tables, where exponential effects make 8 to 11 %

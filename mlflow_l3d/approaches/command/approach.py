@@ -16,15 +16,13 @@ from pathlib import Path
 from typing import Final
 
 from mlflow_l3d.approaches.base import Approach
-from mlflow_l3d.approaches.command import in_place, key_files
-from mlflow_l3d.approaches.command.folder import Stamps, alone_in, changed_name, stamps
-from mlflow_l3d.approaches.command.in_place import FirstRun, logged_metrics, run_in_place, tracking
+from mlflow_l3d.approaches.command import files
 from mlflow_l3d.approaches.command.said import is_public, printed_scores
-from mlflow_l3d.approaches.command.scores import Printed, chosen_score, has_result, scale_of, unscaled
+from mlflow_l3d.approaches.command.scores import FirstRun, Printed, chosen_score, has_result, scale_of, unscaled
 from mlflow_l3d.approaches.command.template import SETTING, EndedError, Output, Template, environment, listed, run
 from mlflow_l3d.approaches.command.written import CommandSession, Written, read, warn_once
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
-from mlflow_l3d.approaches.own_parameters import CommandParameters
+from mlflow_l3d.approaches.project.store import logged_metrics, tracking
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.known import is_share, registered, sounds_like_metric, split_direction
@@ -32,7 +30,7 @@ from mlflow_l3d.tasks.answers import order
 from mlflow_l3d.tasks.base import Task, TaskKind
 from mlflow_l3d.tasks.identity import own_data
 
-HIGHEST_SEED: Final = 2**31
+_HIGHEST_SEED: Final = 2**31
 """Seeds that a command is given lie below: every library takes such."""
 OTHER_KINDS: Final[Mapping[str, TaskKind]] = {
     "numbers": "regression",
@@ -75,7 +73,7 @@ class Command(Approach):
         "Files that neither the command nor its scripts name are not compared: if one changed, name it, "
         "hyperparameters.files=NAME."
     )
-    parameters: tuple[str, ...] = (*CommandParameters.__annotations__, "metric")
+    parameters: tuple[str, ...] = ("command", "metric")
     brings_data = True
     task_kinds = ("classification", *OTHER_KINDS.values())
     hyperparameters: Mapping[str, Hyperparameter] = {
@@ -109,9 +107,9 @@ class Command(Approach):
         """Return hashes of the command with its folder and environment, and of what it names but does not write."""
         variables = {name: os.environ.get(name) for name in listed(hyperparameters["environment"])}
         typed = {"words": self.template.words, "here": str(self.here.resolve()), "environment": variables}
-        files, _ = key_files.deciding_files(self.template)
+        deciding, _ = files.deciding_files(self.template)
         more = self.template.more_files(listed(hyperparameters["files"]))
-        return {"command": content_key(typed), "files": content_key({**files, **more})}
+        return {"command": content_key(typed), "files": content_key({**deciding, **more})}
 
     def label(self, hyperparameters: Mapping[str, Value]) -> str:
         """Return the name of the first file of the command, else of its program."""
@@ -136,7 +134,7 @@ class Command(Approach):
             kind = "regression" if first.numbers else kind
         elif classes_text not in ("none", *OTHER_KINDS):
             classes = map(str.strip, classes_text.split("|"))
-        if self.not_in_key and (outputs := key_files.deciding_files(self.template)[1]):
+        if self.not_in_key and (outputs := files.deciding_files(self.template)[1]):
             _log.warning(
                 "Not part of the key of a cell, since runs write them: %s. A run that reads what an earlier run wrote "
                 "has another result: write to {output}, or delete it when a run begins.",
@@ -232,18 +230,22 @@ class Command(Approach):
         why_alone = None if self.first is None else self.first.alone
         if why_alone == "":
             return self._run(seeds, hyperparameters, alone=False)
-        with alone_in(self.here):
+        with files.alone_in(self.here):
             if why_alone:
                 return self._run(seeds, hyperparameters, alone=True)
-            before, named = stamps(self.here), key_files.named_files(self.template) if self.not_in_key else {}
+            before, named = files.stamps(self.here), files.named_files(self.template) if self.not_in_key else {}
             written = self._run(seeds, hyperparameters, alone=True)
-            self._has_sure_outputs = not self.not_in_key or key_files.note_outputs(self.template, named)
+            self._has_sure_outputs = not self.not_in_key or files.note_outputs(self.template, named)
             self.first = replace(self.first or FirstRun(), alone=self._why_alone(before))
         return written
 
-    def _why_alone(self, before: Stamps) -> str:
+    def small_seeds(self, seeds: Mapping[str, int]) -> dict[str, int]:
+        """Return the seeds that the command is given."""
+        return {name: seeds[name] % _HIGHEST_SEED for name in self.factors}
+
+    def _why_alone(self, before: files.Stamps) -> str:
         """Return why later runs follow one another, after the first run; empty if they may be side by side."""
-        if changed := changed_name(self.here, before):
+        if changed := files.changed_name(self.here, before):
             return f"{changed} changed while {self.what} ran"
         is_apart = not self._needs_folder or self.template.has_output
         return "" if is_apart else f"{self.what} names no folder of its own"
@@ -253,12 +255,14 @@ class Command(Approach):
         inherited = environment(listed(hyperparameters["environment"]))
         with tempfile.TemporaryDirectory(prefix="l3d-command-", ignore_cleanup_errors=True) as place:
             folder = Path(place)
-            words = self.template.arguments({name: seeds[name] % HIGHEST_SEED for name in self.factors}, folder)
+            words = self.template.arguments(self.small_seeds(seeds), folder)
             ready = words[0] == sys.executable and self.template.mentions(b"mlflow")
             store = {} if "MLFLOW_TRACKING_URI" in inherited else tracking(folder, inherited, ready=ready)
-            unread = partial(in_place.unread_score, folder, self.template, time.time_ns())
+            unread = partial(files.unread_score, folder, self.template, time.time_ns())
             variables = {"L3D_OUTPUT": place, "PYTHONDONTWRITEBYTECODE": "1", **store, **inherited}
-            printed = run_in_place(words, self.here, folder, variables) if alone else run(words, self.here, variables)
+            printed = (
+                files.run_in_place(words, self.here, folder, variables) if alone else run(words, self.here, variables)
+            )
             written = read(folder, OTHER_KINDS.get(str(hyperparameters["classes"]), ""))
             return self._scored(written, printed, logged_metrics(folder), unread)
 
@@ -272,7 +276,7 @@ class Command(Approach):
         if not has_result(values) or self.asked not in (AUTO, *values):
             values = {**printed_scores(printed.stderr, self.factors), **values}
         if not values and not len(written.ids):
-            raise EndedError(f"{self.what} {in_place.without_score(printed, written.unused)}{unread()}")
+            raise EndedError(f"{self.what} {files.without_score(printed, written.unused)}{unread()}")
         if self.first is None:
             warn_once(written.unused)
             scales = {name: scale_of(name, value) for name, value in values.items()}

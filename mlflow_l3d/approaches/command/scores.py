@@ -1,13 +1,18 @@
-"""Which of several numbers is the score of a command, and whether it is written as a fraction or in per cent."""
+"""Which number is the score of a command, and whether it is a fraction or in per cent: the first run shows both."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from mlflow_l3d.metrics.known import is_share, registered, sounds_like_metric
+from mlflow_l3d.paths import read_notes, write_whole
 
 _TEST: Final = re.compile(
     r"(?<![^\W_])(?:test(?:ing)?|te|tst|held[ _-]?out|holdout|oos|out[ _-]of[ _-]sample)(?![^\W_])"
@@ -153,3 +158,53 @@ def unscaled(name: str, value: Printed, scale: str | None) -> float:
     first = {"%": "with a per-cent sign", "100": "in per cent", "1": "as a fraction"}.get(scale or "")
     where = f"and in its first run {first}" if first else "which is neither a fraction nor marked as per cent"
     raise ValueError(f"{name} {number:g}{'%' * value.has_sign}, {where}. {ONE_UNIT}")
+
+
+@dataclass(frozen=True)
+class FirstRun:
+    """What is kept of the first run of a command, with all seeds 0.
+
+    Attributes
+    ----------
+    classes, metrics
+        The classes of its predictions, and the names of its metrics, sorted.
+    numbers
+        Whether it predicted numbers.
+    score
+        The metric that is chosen if none is asked for; empty if there is none.
+    scales
+        Metric -> how it is written, see :func:`scale_of`.
+    alone
+        Why runs wait for one another; empty if they may be side by side; None if that is not known.
+    is_last
+        Whether other values of the score were printed before, as in earlier epochs.
+    """
+
+    classes: Sequence[str] = ()
+    metrics: Sequence[str] = ()
+    numbers: bool = False
+    score: str = ""
+    scales: Mapping[str, str] = field(default_factory=dict)
+    alone: str | None = None
+    is_last: bool = False
+
+    @property
+    def has_predictions(self) -> bool:
+        """Whether it predicted numbers or classes."""
+        return self.numbers or bool(self.classes)
+
+    @classmethod
+    def read(cls, path: Path) -> FirstRun | None:
+        """Return what a file holds; None if there is none, or it is damaged, so that it is made again."""
+        with suppress(LookupError, TypeError):
+            document = read_notes(path)
+            return cls(**{each.name: document[each.name] for each in fields(cls)})
+        return None
+
+    def write(self, path: Path) -> None:
+        """Write it to a file, which is whole whenever somebody reads it."""
+        write_whole(path, json.dumps(asdict(self)))
+
+    def shows_scale(self, score: str) -> bool:
+        """Return whether it is known how a score is written, or does not matter, since predictions have another one."""
+        return self.has_predictions or self.scales.get(score) != ""

@@ -1,4 +1,4 @@
-"""A command with placeholders: which factors it names, which files its results come from, and one run of it."""
+"""A command with placeholders: which factors, files and options it names, and one run of it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ import string
 import subprocess
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.paths import file_hash
+from mlflow_l3d.paths import file_hash, small_text
 from mlflow_l3d.privacy import HIDDEN, public_text
 
 OUTPUT: Final = "output"
@@ -81,10 +80,6 @@ class Template:
         if program in {"python", "python3"}:  # the interpreter that this one runs in
             return [sys.executable, *rest]
         return [shutil.which(program) or program, *rest]
-
-    def files(self) -> dict[str, str]:
-        """Return name -> hash of the files that the command names."""
-        return {word: file_hash(path) for word, path in self.named().items()}
 
     def more_files(self, names: Iterable[str]) -> dict[str, str]:
         """Return name -> hash of files, and of those in folders.
@@ -157,13 +152,6 @@ def factors_of(words: Collection[str], parameter: str, typed: str) -> tuple[str,
     if "all" in factors:
         raise ParameterError(parameter, typed, "has a factor named all, which stands for every factor")
     return factors
-
-
-def small_text(path: Path) -> bytes:
-    """Return the content of a file of 1 MB or less, else nothing."""
-    with suppress(OSError):  # it is gone
-        return path.read_bytes() if path.stat().st_size <= 10**6 else b""
-    return b""
 
 
 def listed(value: object) -> list[str]:
@@ -268,3 +256,44 @@ def _supervisor() -> subprocess.Popen[bytes]:
     pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
     # In a session of its own: a signal to ours must not end it before what it runs.
     return subprocess.Popen(program, stdin=pipe, stdout=pipe, stderr=nothing, start_new_session=True)  # noqa: S603
+
+
+_OPTION: Final = re.compile("--?[A-Za-z]")
+
+
+def options_of(command: str) -> dict[str, str]:
+    """Return the options of a command, and the rest of it as ``script``; without what each run has of its own.
+
+    Examples
+    --------
+    >>> options_of("python train.py --seed {seed} --fast -b 8")
+    {'script': 'python train.py', 'fast': 'yes', 'b': '8'}
+    """
+    options: dict[str, str] = {}
+    rest: list[str] = []
+    words = shlex.split(command)
+    for before, word in zip(["", *words], words, strict=False):
+        name, equals, value = word.partition("=")
+        if "{" in word:
+            options.pop(before.lstrip("-"), None)
+            continue
+        if _OPTION.match(word):
+            options[name.lstrip("-")] = value if equals else "yes"
+        elif _OPTION.match(before) and "=" not in before:
+            options[before.lstrip("-")] = word
+        else:
+            rest.append(word)
+    return {"script": " ".join(rest), **options} if words else {}
+
+
+def changed_options(before: str, after: str) -> str:
+    """Return in which options the second command differs from the first; the whole of it if in others.
+
+    Examples
+    --------
+    >>> changed_options("python train.py --seed {seed}", "python train.py --seed {seed} --epochs 20")
+    'epochs=20'
+    """
+    old, new = options_of(before), options_of(after)
+    changed = [f"{name}={new.get(name, 'default')}" for name in {**old, **new} if old.get(name) != new.get(name)]
+    return " ".join(changed if old and new else ()) or f"command={after}"

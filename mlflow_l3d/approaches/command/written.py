@@ -181,21 +181,35 @@ def _predictions(path: Path, kind: str) -> Written:
     return Written(numbers, labels, list(map(text_of, answers)), scores)
 
 
+@dataclass
 class CommandSession(CellwiseSession):
     """Runs a command for one cell after the other.
 
-    Parameters
+    Attributes
     ----------
     execute
         Seeds -> what a run with them wrote.
     what, metric, task
         What errors call the command, its score, and its task.
+    at_end
+        Called when the session is closed, if there is something to do.
+    seen, told
+        Example -> its label in the runs so far, and whether remarks on classes were made.
     """
 
-    def __init__(self, execute: Callable[[Mapping[str, int]], Written], what: str, metric: str, task: Task) -> None:
-        self.execute, self.what, self.metric, self.task = execute, what, metric, task
-        self.seen: dict[Any, str] = {}
-        self.told = False
+    execute: Callable[[Mapping[str, int]], Written]
+    what: str
+    metric: str
+    task: Task
+    at_end: Callable[[], None] | None = None
+    seen: dict[Any, str] = field(default_factory=dict)
+    told: bool = False
+
+    def close(self) -> None:
+        """Do what there is to do at the end."""
+        if self.at_end is not None:
+            self.at_end()
+        super().close()
 
     def run_cell(self, cell: Cell) -> Outcome:
         """Run the command of a cell."""

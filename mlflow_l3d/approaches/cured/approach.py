@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -12,11 +13,10 @@ import numpy as np
 
 from mlflow_l3d.analysis.cure.remedy import OF_APPROACHES, SEVERAL, Remedy
 from mlflow_l3d.approaches.base import Approach, Session
-from mlflow_l3d.approaches.cured.active import ActiveSession, ChosenTask
-from mlflow_l3d.approaches.cured.members import joined, read_member
+from mlflow_l3d.approaches.cured.sessions import ActiveSession, ChosenTask, CuredSession, read_member
 from mlflow_l3d.approaches.hooks import Hooks
 from mlflow_l3d.approaches.hyperparameters import Searched, Value
-from mlflow_l3d.cells.cell import Cell, Outcome, cell_key, content_key
+from mlflow_l3d.cells.cell import Cell, Outcome, cell_key
 from mlflow_l3d.cells.factors import REPLICATE, TASK_FACTORS, stream_seed
 from mlflow_l3d.errors import ParameterError, check_known
 from mlflow_l3d.tasks.base import Task
@@ -167,73 +167,22 @@ class Cured(Approach):
         session = self.approach.prepare(task, hyperparameters, model=model, device=device, cache=cache)
         if not self.words:
             return session
-        inactive = self.fixed_factors(task, hyperparameters)
-        return CuredSession(self, session, task, [name for name in self.factors if name not in inactive])
+        finished = partial(self._finished, task, self.fixed_factors(task, hyperparameters))
+        return CuredSession(session, task, self.remedy, self.approach.metrics, self.member_seeds, finished)
+
+    def _finished(self, task: Task, inactive: Mapping[str, str], cell: Cell) -> dict[int, Outcome]:
+        """Return the stored members of a cell: number -> outcome; a repetition has none."""
+        if self.members is None or cell.factor == REPLICATE:
+            return {}
+        keys = self.member_keys(self.context, {name: cell.seeds[name] for name in self.factors if name not in inactive})
+        members = {number: member for number, key in enumerate(keys) if (member := read_member(self.members, key))}
+        needs_scores = self.remedy.kind == "mean" and task.form.has_classes
+        return {number: member for number, member in members.items() if not needs_scores or member.scores is not None}
 
 
 _PASSED_ON: Final = [
     name for base in (Hooks, Approach) for name in vars(base) if not name.startswith("_") and name not in vars(Cured)
 ]
-
-
-class CuredSession(Session):
-    """Runs the members of its cells in a session of the approach that is cured.
-
-    Parameters
-    ----------
-    cured
-        The approach with its remedy.
-    session
-        A session of the approach without it.
-    task
-        The data.
-    active
-        Factors that have an effect: those whose seeds are in keys.
-    """
-
-    def __init__(self, cured: Cured, session: Session, task: Task, active: Sequence[str]) -> None:
-        self.cured, self.session, self.task, self.active = cured, session, task, active
-        self.cells_at_once = max(1, session.cells_at_once // cured.remedy.members)
-
-    def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
-        """Train the members of all cells that are not stored, as many in a call as the inner session takes."""
-        count = self.cured.remedy.members
-        members: dict[str, dict[int, Outcome]] = {}
-        owners: dict[str, tuple[str, int]] = {}
-        waiting: list[Cell] = []
-        for cell in cells:
-            members[cell.key] = stored = self._stored(cell)
-            for number, seeds in enumerate(self.cured.member_seeds(cell.seeds)):
-                if number not in stored:
-                    key = content_key({"cell": cell.key, "member": number})
-                    owners[key] = cell.key, number
-                    waiting.append(replace(cell, seeds=seeds, key=key))
-            if len(stored) == count:
-                yield self._outcome(cell.key, stored)
-        most = self.session.cells_at_once
-        for start in range(0, len(waiting), most):
-            for outcome in self.session.run(waiting[start : start + most]):
-                key, number = owners[outcome.key]
-                members[key][number] = outcome
-                if len(members[key]) == count:
-                    yield self._outcome(key, members.pop(key))
-
-    def close(self) -> None:
-        """Close the inner session."""
-        self.session.close()
-
-    def _outcome(self, key: str, members: Mapping[int, Outcome]) -> Outcome:
-        remedy, own_metrics = self.cured.remedy, self.cured.approach.metrics
-        return joined(key, remedy, [members[number] for number in sorted(members)], self.task, own_metrics)
-
-    def _stored(self, cell: Cell) -> dict[int, Outcome]:
-        """Return the members of a cell that are finished: number -> outcome; a repetition has none."""
-        if (folder := self.cured.members) is None or cell.factor == REPLICATE:
-            return {}
-        keys = self.cured.member_keys(self.cured.context, {name: cell.seeds[name] for name in self.active})
-        members = {number: member for number, key in enumerate(keys) if (member := read_member(folder, key))}
-        needs_scores = self.cured.remedy.kind == "mean" and self.task.form.has_classes
-        return {number: member for number, member in members.items() if not needs_scores or member.scores is not None}
 
 
 def _check(approach: Approach, remedy: Remedy) -> None:

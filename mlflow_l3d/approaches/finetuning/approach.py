@@ -279,15 +279,15 @@ class Finetuning(Approach):
         if not 1 <= len(task.texts) <= 2 and not task.form.has_choices:
             raise ParameterError("text_column", len(task.texts), "must be one column, or two for sentence pairs")
         if recipe.trainable != "head":
-            from mlflow_l3d.approaches.finetuning.full.loading import borrow
-            from mlflow_l3d.approaches.finetuning.full.session import FullSession
+            from mlflow_l3d.approaches.finetuning.full import FullSession
+            from mlflow_l3d.approaches.finetuning.loading import borrow
 
             return FullSession(task, borrow(model, task, recipe, device, cache), recipe, device)
         if models.find_gguf(model) is not None:
             allowed = "holds GGUF weights, which trainable=head does not read"
             raise ParameterError("model", Path(model).name, allowed, "Use trainable=lora or trainable=full.")
-        from mlflow_l3d.approaches.finetuning.full.loading import compute_dtype
-        from mlflow_l3d.approaches.finetuning.head_session import HeadSession
+        from mlflow_l3d.approaches.finetuning.head import HeadSession
+        from mlflow_l3d.approaches.finetuning.loading import compute_dtype
         from mlflow_l3d.approaches.models.features import Encoding, load_or_encode
 
         reference, dtype = models.resolve(model), str(compute_dtype(recipe, device)).removeprefix("torch.")

@@ -1,4 +1,4 @@
-"""What all ways of training share: epochs of cells side by side, those that begin again, and their outcomes."""
+"""What all ways of training share: labels and losses by kind of task, epochs of cells side by side, their outcomes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,63 @@ import numpy.typing as npt
 import torch
 
 from mlflow_l3d.approaches.base import answered
+from mlflow_l3d.approaches.chunks import StackedSession
 from mlflow_l3d.approaches.failures import failed
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
-from mlflow_l3d.approaches.finetuning.training import C, DivergedError, learning_rates, redrawn, validate
-from mlflow_l3d.approaches.stacked.chunks import StackedSession
+from mlflow_l3d.approaches.finetuning.training import C, DivergedError, Progress, learning_rates, redrawn, validate
 from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.metrics.classification import F1_MACRO
+from mlflow_l3d.metrics.regression import PEARSON
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
+
+
+def outputs(task: Task) -> int:
+    """Return how many numbers the head gives for one text: a class each, or one (a score, also that of a choice)."""
+    return len(task.class_names) if task.form.has_class_names else 1
+
+
+def wanted(task: Task, positions: IntArray, device: str) -> torch.Tensor:
+    """Return the labels of some examples, in their shape: int64 of classes and choices, float32 of scores."""
+    labels = torch.from_numpy(task.labels[positions])
+    return (labels.float() if task.form.has_numbers else labels).to(device)
+
+
+def unit_of(task: Task, positions: IntArray) -> tuple[float, float]:
+    """Return the mean and the standard deviation of the scores of some examples; 0 and 1 of classes and choices.
+
+    Equal scores have the standard deviation 1, so that it can be divided by.
+    """
+    if not task.form.has_numbers:
+        return 0.0, 1.0
+    labels = task.labels[positions]
+    return float(labels.mean()), float(labels.std()) or 1.0
+
+
+def loss_of(logits: torch.Tensor, labels: torch.Tensor, reduction: str = "mean") -> torch.Tensor:
+    """Return the mean loss of a batch; without a reduction that of each example, shape (b,).
+
+    Parameters
+    ----------
+    logits
+        Shape (b, C): of classes, or of the choices of each example; (b, 1) for a regression.
+    labels
+        Shape (b,), of :func:`wanted`: cross-entropy if they are whole numbers, else the squared error.
+    reduction
+        ``mean`` or ``none``.
+    """
+    if labels.is_floating_point():
+        return torch.nn.functional.mse_loss(logits[:, 0].to(labels.dtype), labels, reduction=reduction)
+    return torch.nn.functional.cross_entropy(logits.float(), labels, reduction=reduction)
+
+
+def losses_of(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Return the mean loss of each of B batches, shape (B,), of logits (B, b, C) and labels (B, b)."""
+    if len(logits) == 1:
+        return loss_of(logits.flatten(0, 1), labels.flatten())[None]
+    return loss_of(logits.flatten(0, 1), labels.flatten(), "none").view(labels.shape).mean(1)
 
 
 class RowWeights:
@@ -59,9 +107,40 @@ class RowWeights:
 
 
 class CourseSession(StackedSession[C]):
-    """Cells whose parts are equally large are trained side by side."""
+    """Cells whose parts are equally large are trained side by side.
 
-    recipe: Recipe
+    Parameters
+    ----------
+    task, device
+        See :class:`~mlflow_l3d.approaches.chunks.StackedSession`.
+    recipe
+        Complete hyperparameters.
+
+    Raises
+    ------
+    ParameterError
+        If a hyperparameter needs a validation part, and there is none.
+    """
+
+    need_validation: tuple[str, ...] = ("restarts",)
+    """Hyperparameters that need a validation part if they are not 0 or at their defaults."""
+
+    def __init__(self, task: Task, recipe: Recipe, device: str) -> None:
+        super().__init__(task, device)
+        self.recipe = recipe
+        if len(task.split(dict.fromkeys(TASK_FACTORS, 0)).validation):
+            return
+        for name in self.need_validation:
+            value = getattr(recipe, name)
+            if value not in (0, HYPERPARAMETERS[name].default):
+                fix = "Leave it out (the last epoch counts), or hold examples out with validation_fraction."
+                raise ParameterError(
+                    f"hyperparameters.{name}", value, "needs a validation part, and there is none", fix
+                )
+
+    def progress(self) -> Progress:
+        """Return the course of a training that has not begun."""
+        return Progress(self.recipe, metric=PEARSON if self.task.form.has_numbers else F1_MACRO)
 
     @cached_property
     def truncated(self) -> dict[str, float]:
@@ -75,8 +154,10 @@ class CourseSession(StackedSession[C]):
         """Train cells; return the logits of the test examples of each, (n, C) on the CPU, or how it diverged."""
 
     @abstractmethod
-    def epoch(self, courses: Sequence[C], number: int, weights: Any, rates: Sequence[float]) -> list[float]:
-        """Visit every training example of every cell once; return the mean loss of an example of each cell."""
+    def epoch(
+        self, courses: Sequence[C], number: int, order: IntArray, weights: Any, rates: Sequence[float]
+    ) -> list[float]:
+        """Visit the training examples of cells in an order, (B, n); return each cell's mean loss of an example."""
 
     @abstractmethod
     def logits(self, parts: Sequence[IntArray], courses: Sequence[C], weights: Any = None, /) -> list[torch.Tensor]:
@@ -94,7 +175,8 @@ class CourseSession(StackedSession[C]):
         steps = -(-len(courses[0].split.train) // (recipe.batch_size * recipe.gradient_accumulation))
         rates = learning_rates(recipe, recipe.epochs * steps)
         for epoch in range(recipe.epochs):
-            losses = self.epoch(running, epoch, weights, rates[epoch * steps : (epoch + 1) * steps])
+            order = np.stack([course.order(epoch) for course in running])
+            losses = self.epoch(running, epoch, order, weights, rates[epoch * steps : (epoch + 1) * steps])
             validated = self.logits([course.split.validation for course in running], running, weights)
             going = []
             for place, (course, loss, logits) in enumerate(zip(running, losses, validated, strict=True)):
@@ -168,14 +250,3 @@ class CourseSession(StackedSession[C]):
             scores = torch.softmax(logits.float(), 1).numpy()
         course = {"metrics": {**own.progress.metrics, **more, **self.truncated}, "curves": own.progress.curves}
         return answered(own.cell.key, self.task, own.split.test, predictions, scores, **course)
-
-
-def check_validation(task: Task, recipe: Recipe, *names: str) -> None:
-    """Raise if one of some hyperparameters, which need a validation part, is used, and there is none."""
-    if len(task.split(dict.fromkeys(TASK_FACTORS, 0)).validation):
-        return
-    for name in names:
-        value = getattr(recipe, name)
-        if value not in (0, HYPERPARAMETERS[name].default):
-            fix = "Leave it out (the last epoch counts), or hold examples out with validation_fraction."
-            raise ParameterError(f"hyperparameters.{name}", value, "needs a validation part, and there is none", fix)

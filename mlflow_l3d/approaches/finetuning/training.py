@@ -1,7 +1,7 @@
 """What all ways of training share: draws, the schedule, early stopping, the course of a cell and its outcome.
 
 Batch order belongs to ``data_order``, dropout to ``model_randomness``, new weights to ``model_initialisation`` (of
-the head: :mod:`mlflow_l3d.approaches.stacked.stack`). Each epoch has a stream of its own, so that no draw depends
+the head: :mod:`mlflow_l3d.approaches.stack`). Each epoch has a stream of its own, so that no draw depends
 on how many came before it: ``head_dropout`` in heads, ``lora_dropout`` before adapters, and ``dropout`` for the global
 generator of a whole model.
 """
@@ -26,7 +26,7 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import F1_MACRO, f1_macro
 from mlflow_l3d.metrics.regression import pearson
 from mlflow_l3d.tasks.base import Task
-from mlflow_l3d.tasks.settings import Split
+from mlflow_l3d.tasks.settings import IntArray, Split
 
 C = TypeVar("C", bound="Course")
 
@@ -195,6 +195,10 @@ class Course:
     def sizes(self) -> tuple[int, ...]:
         """How many examples its parts have."""
         return len(self.split.train), len(self.split.validation), len(self.split.test)
+
+    def order(self, epoch: int) -> IntArray:
+        """Return the training examples in the order of an epoch, counted from 0."""
+        return self.split.train[batch_order(self.cell.seeds["data_order"], epoch, len(self.split.train))]
 
     def member(self, number: int) -> Self:
         """Return a training of a soup: the first is this one; a later one has the same split and first weights."""

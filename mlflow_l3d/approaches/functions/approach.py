@@ -15,8 +15,7 @@ import numpy.typing as npt
 from mlflow_l3d.approaches.base import Approach, CellwiseSession, Session, answered
 from mlflow_l3d.approaches.command.scores import Printed, unscaled
 from mlflow_l3d.approaches.command.written import warn_once
-from mlflow_l3d.approaches.functions.tracked import own_mlflow
-from mlflow_l3d.approaches.functions.versions import BySource, OwnChanges, content_texts
+from mlflow_l3d.approaches.functions.versions import BySource, OwnChanges, content_texts, own_mlflow
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.cells.cell import Cell, Outcome, content_key
 from mlflow_l3d.cells.factors import TASK_FACTORS

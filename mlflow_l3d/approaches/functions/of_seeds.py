@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from functools import partial
 from importlib.util import find_spec
 from inspect import Parameter
 from pathlib import Path
@@ -13,13 +12,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlflow_l3d.approaches.command.approach import HIGHEST_SEED, Command
-from mlflow_l3d.approaches.command.folder import MOST_FILES, Stamps
-from mlflow_l3d.approaches.command.in_place import FirstRun
+from mlflow_l3d.approaches.command.approach import Command
+from mlflow_l3d.approaches.command.files import MOST_FILES, Stamps
+from mlflow_l3d.approaches.command.scores import FirstRun
 from mlflow_l3d.approaches.command.template import Output
 from mlflow_l3d.approaches.command.written import CommandSession, Written
-from mlflow_l3d.approaches.functions.tracked import own_mlflow
-from mlflow_l3d.approaches.functions.versions import BySource
+from mlflow_l3d.approaches.functions.versions import BySource, own_mlflow
 from mlflow_l3d.approaches.global_seeds import globally_seeded
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -101,8 +99,10 @@ class SeedFunction(BySource, Command):
         return str(getattr(self.function, "__name__", self.name))
 
     def prepare(self, task: Task, hyperparameters: Mapping[str, Value], **given: Any) -> CommandSession:
-        """Return a session that calls the function once a cell."""
-        return _Session(self, partial(self.execute, hyperparameters=hyperparameters), task)
+        """Return a session that calls the function once a cell; what the calls change is then no other version."""
+        session = super().prepare(task, hyperparameters, **given)
+        session.at_end = self.own_changes().note
+        return session
 
     def _first_run(self, hyperparameters: Mapping[str, Value]) -> FirstRun:
         with self.own_changes():
@@ -122,7 +122,7 @@ class SeedFunction(BySource, Command):
         L3DError
             If it fails, or gives anything else than scores or predictions.
         """
-        small = {name: seeds[name] % HIGHEST_SEED for name in self.factors}
+        small = self.small_seeds(seeds)
         seed = small[self.factors[0]]
         sources = str(self.texts) if self.texts else str(_OF_TORCH)
         needs_torch = any(name in sys.modules or name in sources for name in _OF_TORCH)
@@ -135,19 +135,6 @@ class SeedFunction(BySource, Command):
         except Exception as error:
             raise L3DError(f"{type(error).__name__}: {error}") from error
         return self._scored(written, Output(), {})
-
-
-class _Session(CommandSession):
-    """Calls a function for one cell after the other, and notes what these calls change."""
-
-    def __init__(self, approach: SeedFunction, execute: Callable[[Mapping[str, int]], Written], task: Task) -> None:
-        super().__init__(execute, approach.what, approach.metric, task)
-        self.changes = approach.own_changes()
-
-    def close(self) -> None:
-        """Let what the calls changed be no other version."""
-        self.changes.note()
-        super().close()
 
 
 def _written(returned: Any, seed: int) -> Written:

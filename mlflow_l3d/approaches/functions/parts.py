@@ -16,7 +16,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
-from mlflow_l3d.approaches.command.folder import MOST_FILES, walk
+from mlflow_l3d.approaches.command.files import MOST_FILES, walk
 
 
 def without_comments(text: str) -> str:

@@ -1,11 +1,13 @@
-"""The version of a function: its content, without what its own runs change; workers get its variables."""
+"""The version of a function: its content, without what its own runs change; and what they find and leave in MLflow."""
 
 from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
 from mlflow_l3d.approaches.functions.content import Content
@@ -127,3 +129,43 @@ class BySource:
             if (here.texts, here.variables) != (there.texts, there.variables):
                 setattr(place, last, value)
         vars(self).update(state)
+
+
+_SET_BY_MLFLOW: Final = ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_ID")
+
+
+@contextmanager
+def own_mlflow() -> Iterator[None]:
+    """Hide open runs from the block, end those that it leaves open, and put MLflow's server and experiment back.
+
+    Otherwise a study is recorded where its function logs, and the next call finds a run open.
+    """
+    variables = {name: os.environ[name] for name in _SET_BY_MLFLOW if name in os.environ}
+    chosen, hidden = _chosen(), [*_open_runs()]
+    _open_runs().clear()
+    try:
+        yield
+    finally:
+        while _open_runs():
+            sys.modules["mlflow"].end_run()
+        _open_runs().extend(hidden)
+        if chosen != _chosen():
+            sys.modules["mlflow"].set_tracking_uri(chosen[0])
+            vars(sys.modules["mlflow.tracking.fluent"])["_active_experiment_id"] = chosen[1]
+            for name in _SET_BY_MLFLOW:
+                os.environ.pop(name, None)
+            os.environ.update(variables)
+
+
+def _open_runs() -> list[Any]:
+    """Return MLflow's own list of the open runs of this thread; another one if nothing imported it."""
+    stack = getattr(sys.modules.get("mlflow.tracking.fluent"), "_active_run_stack", None)
+    return [] if stack is None else stack.get()
+
+
+def _chosen() -> tuple[Any, Any]:
+    """Return the server and the experiment that were set; None for what was not."""
+    loaded = [sys.modules.get(f"mlflow.tracking.{name}") for name in ("_tracking_service.utils", "fluent")]
+    names = ("_tracking_uri", "_active_experiment_id")
+    server, experiment = (getattr(module, name, None) for module, name in zip(loaded, names, strict=True))
+    return server, experiment

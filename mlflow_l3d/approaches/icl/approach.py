@@ -12,11 +12,12 @@ from mlflow_l3d.approaches.base import Approach, Session
 from mlflow_l3d.approaches.hooks import PublishedStudy, changing
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, SearchChoices, Searched, SearchRange, Value
 from mlflow_l3d.approaches.icl import recipe as recipes
-from mlflow_l3d.approaches.icl.choices import MOST_LISTED
-from mlflow_l3d.approaches.icl.prompts.paper import TABLES
-from mlflow_l3d.approaches.icl.prompts.words import check_words
-from mlflow_l3d.approaches.icl.recipe import CHOSEN, JUDGE
-from mlflow_l3d.approaches.icl.servers import dependencies_of, judge_identity, open_session, revision_of
+from mlflow_l3d.approaches.icl.endpoint.store import is_endpoint
+from mlflow_l3d.approaches.icl.formats import MOST_LISTED, check_words
+from mlflow_l3d.approaches.icl.paper import TABLES
+from mlflow_l3d.approaches.icl.recipe import CHOSEN, ENDPOINT, JUDGE
+from mlflow_l3d.approaches.icl.session import remarks_of
+from mlflow_l3d.approaches.models import gguf
 from mlflow_l3d.approaches.models.pretrained import need_bitsandbytes
 from mlflow_l3d.approaches.models.references import PRESETS, default_quantisation, resolve, target
 from mlflow_l3d.approaches.numerics import minor_version, torch_numerics
@@ -24,7 +25,7 @@ from mlflow_l3d.approaches.shots import chosen_classes, equal_orders
 from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.errors import ParameterError, renamed
 from mlflow_l3d.metrics.base import OF_TEXTS
-from mlflow_l3d.metrics.classification import unparsed_reasons
+from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.tasks.base import Task
 
 if TYPE_CHECKING:
@@ -95,7 +96,8 @@ class InContextLearning(Approach):
         versions = dict(dependencies_of(model, recipe))
         for at, name in enumerate(recipe.judge_names):
             with renamed("hyperparameters.judge"):
-                versions[f"judge {at}"] = judge_identity(name, recipe.of_judge())
+                said = dependencies_of(name, recipe.of_judge()) if is_endpoint(name) else {}
+                versions[f"judge {at}"] = " ".join(said.values()) or revision_of(name)
         if hyperparameters["dtype"] == "bfloat16":
             versions["attention on a cpu"] = "products"
         quantise, dtype = hyperparameters["quantise"], hyperparameters["dtype"]
@@ -181,21 +183,7 @@ class InContextLearning(Approach):
 
     def remarks(self, cells: pd.DataFrame) -> tuple[str, ...]:
         """Return how many prompts were cut off, what ran slowly, and how many answers could not be read or judged."""
-        lines = []
-        if (cut := _mean(cells, "truncated_share")) > 0:
-            of_input = f"in {_mean(cells, 'truncated_input_share'):.1%} the text that is asked about"
-            lines.append(f"Truncation cut {cut:.1%} of the prompts, and {of_input}.")
-        if slow := (cells["packed"] == 0).mean() if "packed" in cells else 0.0:
-            lines.append(
-                f"Packed rows were not possible in {slow:.0%} of the cells, which ran every prompt in full, and slowly."
-            )
-        lines += _endpoint_remarks(cells)
-        if (silent := _mean(cells, "without_verdict_share")) > 0:
-            lines.append(f"A judge gave no verdict on {silent:.1%} of answers; judge_score is the mean of the others.")
-        if (unparsed := _mean(cells, "unparsed_share")) > 0:
-            because = f": {reasons}" if (reasons := unparsed_reasons(cells)) else ""
-            lines.append(f"Nothing could be read from {unparsed:.1%} of the answers; they count as wrong{because}.")
-        return tuple(lines)
+        return remarks_of(cells)
 
     def remedies(self, task: Task, hyperparameters: Mapping[str, Value]) -> tuple[Remedy, ...]:
         """Return batch calibration (Zhou et al. 2024), the instructed format, nearest examples, and the best answer."""
@@ -245,7 +233,7 @@ class InContextLearning(Approach):
         return reasons
 
     def model_revision(self, model: str) -> str:
-        """Return what identifies the weights; see :mod:`mlflow_l3d.approaches.icl.servers`."""
+        """Return what identifies the weights; see :func:`revision_of`."""
         return revision_of(model)
 
     def numerics(self, device: str) -> Mapping[str, str]:
@@ -264,28 +252,49 @@ class InContextLearning(Approach):
         """
         recipe = recipes.Recipe.of(hyperparameters)
         torch_numerics(device, self.name)
-        return open_session(task, recipe, model, device, cache)
+        if is_endpoint(model):
+            from mlflow_l3d.approaches.icl.endpoint.session import EndpointSession
+
+            return EndpointSession(task, recipe, model, device, cache)
+        from mlflow_l3d.approaches.icl.local_session import LocalSession
+
+        return LocalSession(task, recipe, model, device, cache)
 
 
-def _endpoint_remarks(cells: pd.DataFrame) -> list[str]:
-    """Return that an endpoint may change its answers, how it scored words, and whether its fingerprint changed."""
-    if "other_fingerprint_share" not in cells:
-        return []
-    same = "An endpoint may answer the same request differently"
-    lines = [f"{same}, which counts as an effect of each factor: mlflow-l3d replicate shows it."]
-    if _mean(cells, "first_token") > 0:
-        unseen = _mean(cells, "unseen_share")
-        rest = f", of which {unseen:.1%} were not among those that the server lists" if unseen > 0 else ""
-        lines.append(f"Class words were scored by their first token{rest}.")
-    if _mean(cells, "generated") > 0 and "unparsed_share" in cells:
-        lines.append("The endpoint generated answers, which were parsed.")
-    if (few := _mean(cells, "few_tokens_share")) > 0:
-        lines.append(f"{few:.1%} of the prompts have too few tokens: did the server cut them? Ollama: raise num_ctx.")
-    if foreign := _mean(cells, "other_fingerprint_share"):
-        lines.append(f"{foreign:.1%} of the answers have another fingerprint of the server than the key of their cell.")
-    return lines
+def revision_of(model: str) -> str:
+    """Return what identifies the weights behind a reference: a commit, or a hash of the files.
+
+    For a GGUF file it is a hash of the file and of the converter's version. The name of a preset whose weights are
+    quantised adds ``+4bit``, so that it never counts as the same model as the bare hub id. Of a model that a server has
+    it is the reference: :func:`dependencies_of` has what the server says of it.
+
+    Raises
+    ------
+    ParameterError
+        If the reference leads to no model.
+    """
+    if is_endpoint(model):
+        return model
+    quantised = default_quantisation(model)
+    return gguf.revision(model) if quantised == "none" else f"{gguf.revision(model)}+{quantised}"
 
 
-def _mean(cells: pd.DataFrame, metric: str) -> float:
-    """Return the mean of a metric over cells, 0 if they do not have it."""
-    return float(cells[metric].mean()) if metric in cells else 0.0
+def dependencies_of(model: str, recipe: recipes.Recipe) -> Mapping[str, str]:
+    """Return what a server says of its model, which joins the numerics of the cells; nothing of a model that is here.
+
+    Raises
+    ------
+    ParameterError
+        If hyperparameters are for endpoints, and the model is here.
+    L3DError
+        If a server does not answer, or not as it should.
+    """
+    if is_endpoint(model):
+        from mlflow_l3d.approaches.icl.endpoint.engine import identity
+
+        return identity(model, recipe, cache_folder())
+    if not any(map(is_endpoint, recipe.judge_names)):
+        allowed = f"is for a model behind an endpoint, and model={model} is none"
+        recipe.refuse(ENDPOINT, allowed, "Use model=openai:NAME, or leave it out.")
+    recipe.refuse(("answers",), f"asks an endpoint again, and model={model} is none", "Leave it out.")
+    return {}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any, Final
 
 from mlflow_l3d.approaches.icl.models import LoadedModel
-from mlflow_l3d.approaches.icl.prompts.composition import Conversation, Message, Prompt, PromptFormat
+from mlflow_l3d.approaches.icl.prompts import Conversation, Message, Prompt, PromptFormat
 from mlflow_l3d.errors import ParameterError
 
 PLACEHOLDER: Final = "Qz7Xj4Qz7"
@@ -86,7 +87,7 @@ def answer_ids(loaded: LoadedModel, answer: str, chat: bool, *, before: str = ":
         If the chat template cannot be used, or the answer has no tokens.
     """
     word = answer.strip()
-    if not (loaded.kind.continues or chat):
+    if not (loaded.continues or chat):
         ids = bare_ids(loaded, word)
     elif chat:
         ids = _ids_behind(loaded, _chat_text(loaded, "?"), _chat_lead(loaded) + word)
@@ -147,8 +148,8 @@ def check_length(
     """
     if not loaded.bounded:
         return
-    longest, behind = max(map(len, prompts), default=0), loaded.kind.places_behind(answers, new_tokens)
-    if not loaded.kind.continues and longest <= loaded.context:
+    longest, behind = max(map(len, prompts), default=0), loaded.places_behind(answers, new_tokens)
+    if not loaded.continues and longest <= loaded.context:
         longest = max([new_tokens, *map(len, answers)])
     over = longest + behind - loaded.context
     if over > 0:
@@ -157,6 +158,41 @@ def check_length(
         allowed = f"the longest prompt has {longest} tokens{needed}, {over} more than the {context}"
         fix = "Use fewer shots or classes, a model that reads more, or truncation=left."
         raise ParameterError("prompt", "(too long)", allowed, fix)
+
+
+def check_answers(answers: Sequence[Sequence[int]], words: Sequence[str], *, calibrated: bool) -> None:
+    """Raise if the likelihoods of two answers cannot tell their classes apart.
+
+    Answers may begin with the same tokens: words are scored whole. But two words of the same tokens always get the same
+    score (a tokenizer may drop case, accents, or letters that it does not know), and a word that begins with all the
+    tokens of another is never more likely than that one.
+
+    Parameters
+    ----------
+    answers
+        Tokens of each class's answer.
+    words
+        The class words.
+    calibrated
+        Whether scores are compared with those of empty inputs: then the longer of two such words can win.
+
+    Raises
+    ------
+    ParameterError
+        It names the two words.
+    """
+    rows = [tuple(ids) for ids in answers]
+    for one, other in combinations(range(len(rows)), 2):
+        short, long = sorted((one, other), key=lambda place: len(rows[place]))
+        if rows[long][: len(rows[short])] != rows[short]:
+            continue
+        if rows[short] == rows[long]:
+            allowed = f"{words[one]!r} and {words[other]!r} are the same tokens to this model, so their scores are, too"
+            raise ParameterError("hyperparameters.verbaliser", ";".join(words), allowed, "Give other words.")
+        if not calibrated:
+            allowed = f"{words[long]!r} begins with {words[short]!r} and can never score higher"
+            fix = "Give other words, or use decision=generate or calibration=batch."
+            raise ParameterError("hyperparameters.verbaliser", ";".join(words), allowed, fix)
 
 
 def conversation_of(loaded: LoadedModel) -> Conversation:

@@ -12,19 +12,18 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from mlflow_l3d.approaches.icl.checks import check_answers
-from mlflow_l3d.approaches.icl.encoding import answer_ids, check_length, prompts_ids
+from mlflow_l3d.approaches.icl.decisions import FloatArray, chosen, parse_answer, probabilities
+from mlflow_l3d.approaches.icl.encoding import answer_ids, check_answers, check_length, prompts_ids
 from mlflow_l3d.approaches.icl.endpoint.engine import Connection, Tally
 from mlflow_l3d.approaches.icl.endpoint.store import is_endpoint
-from mlflow_l3d.approaches.icl.loading import borrowed
-from mlflow_l3d.approaches.icl.prompts.composition import BRACES, check_slots, slots
-from mlflow_l3d.approaches.icl.prompts.decisions import FloatArray, chosen, parse_answer, probabilities
-from mlflow_l3d.approaches.icl.prompts.words import check_words
+from mlflow_l3d.approaches.icl.formats import check_words
+from mlflow_l3d.approaches.icl.models import borrowed
+from mlflow_l3d.approaches.icl.prompts import BRACES, check_slots, slots
 from mlflow_l3d.approaches.icl.recipe import AUTO, Recipe
 from mlflow_l3d.approaches.numerics import one_thread
 from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.errors import L3DError, ParameterError, renamed
-from mlflow_l3d.metrics.texts import references
+from mlflow_l3d.metrics.sequences import references
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
 

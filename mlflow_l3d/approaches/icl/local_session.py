@@ -1,4 +1,4 @@
-"""Prompting cell after cell with one loaded model."""
+"""Prompting cell after cell with one loaded model: what cannot work is said before, and long prompts are cut."""
 
 from __future__ import annotations
 
@@ -12,19 +12,17 @@ import numpy as np
 import torch
 
 from mlflow_l3d.approaches.base import CellwiseSession
-from mlflow_l3d.approaches.icl.checks import check_model, cut_shares, most_tokens
-from mlflow_l3d.approaches.icl.encoding import PLACEHOLDER, answers_ids, check_length, decode, prompts_ids, stop_ids
+from mlflow_l3d.approaches.icl import decisions, encoding
+from mlflow_l3d.approaches.icl.decisions import Written
 from mlflow_l3d.approaches.icl.engine import CausalEngine, Sampling
-from mlflow_l3d.approaches.icl.loading import borrowed
-from mlflow_l3d.approaches.icl.models import LoadedModel
-from mlflow_l3d.approaches.icl.prompts import decisions
-from mlflow_l3d.approaches.icl.prompts.decisions import Written
-from mlflow_l3d.approaches.icl.recipe import JUDGE
+from mlflow_l3d.approaches.icl.models import LoadedModel, borrowed
+from mlflow_l3d.approaches.icl.prompts import Prompt
+from mlflow_l3d.approaches.icl.recipe import AUTO, JUDGE
 from mlflow_l3d.approaches.icl.session import Answers, Asked, PromptSession
 from mlflow_l3d.approaches.numerics import one_thread
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.cells.factors import REPLICATE
-from mlflow_l3d.errors import L3DError
+from mlflow_l3d.errors import L3DError, ParameterError
 
 _log = logging.getLogger(__name__)
 
@@ -41,13 +39,32 @@ class LocalSession(CellwiseSession, PromptSession):
 
     def _load(self, model: str, device: str, cache: Path) -> None:
         """Load the model, and choose how prompts are put to it."""
-
-        def check(loaded: LoadedModel) -> None:
-            self.chat, self.conversation = check_model(loaded, self.recipe, self.choices.formats)
-
-        self.loaded, self.engine = borrowed(model, device, self.recipe, cache, check)
+        self.loaded, self.engine = borrowed(model, device, self.recipe, cache, self._choose)
         added = self.loaded.tokenizer.added_tokens_decoder.items()
         self.openers = [[number] for number, token in added if decisions.behind_thought(str(token)) == ("", True)]
+
+    def _choose(self, loaded: LoadedModel) -> None:
+        """Choose whether prompts are put into the chat template of a model, and which conversation they are.
+
+        Raises
+        ------
+        ParameterError
+            If no cell can work with this tokenizer: a chat template is asked for and there is none or it cannot be
+            used, or scores cannot distinguish two answers.
+        """
+        recipe, is_asked = self.recipe, self.recipe.chat in {"single", "turns"}
+        if is_asked and not loaded.chat:
+            allowed = f"the tokenizer of {loaded.name} has no chat template"
+            raise ParameterError("hyperparameters.chat", recipe.chat, allowed, "Use chat=none.")
+        self.chat = loaded.chat if recipe.chat == AUTO else is_asked
+        self.conversation = encoding.conversation_of(loaded) if recipe.chat == "turns" else None
+        for form in self.choices.formats:
+            if recipe.decision == "score":
+                answers = encoding.answers_ids(loaded, form, self.chat, self.conversation)
+                encoding.check_answers(answers, form.verbaliser, calibrated=recipe.calibration != "none")
+            if self.chat:  # the template is tried
+                prompt = form.prompt([], ("",) * form.columns, self.conversation)
+                encoding.prompts_ids(loaded, [prompt], self.chat)
 
     def run_cell(self, cell: Cell) -> Outcome:
         """Answer the test examples of a cell, with one thread."""
@@ -71,14 +88,15 @@ class LocalSession(CellwiseSession, PromptSession):
         """Return the tokens of all prompts, cut if that is asked for, and what there is to say about them."""
         loaded, side, count = self.loaded, self.recipe.truncation, asked.tested
         texts, metrics = [*asked.prompts, *asked.empty], dict[str, float]()
-        tokens = prompts_ids(loaded, texts, self.chat)
+        tokens = encoding.prompts_ids(loaded, texts, self.chat)
         if side != "none":
-            whole, most = tokens[:count], most_tokens(loaded, answers, new)
-            tokens = prompts_ids(loaded, texts, self.chat, side=side, most=most)
+            whole, most = tokens[:count], loaded.most_tokens(answers, new)
+            tokens = encoding.prompts_ids(loaded, texts, self.chat, side=side, most=most)
             bare = partial(asked.form.prompt, [], conversation=self.conversation)
-            inputs, frame = [bare(self._texts(at)) for at in asked.test[:count].tolist()], bare(self._same(PLACEHOLDER))
+            inputs = [bare(self._texts(at)) for at in asked.test[:count].tolist()]
+            frame = bare(self._same(encoding.PLACEHOLDER))
             metrics = cut_shares(loaded, whole, tokens[:count], inputs, frame, chat=self.chat, side=side)
-        check_length(tokens, answers, loaded, new_tokens=new)
+        encoding.check_length(tokens, answers, loaded, new_tokens=new)
         longest = max(map(len, tokens), default=0)
         if longest > loaded.context and not self.mentioned:
             self.mentioned = True
@@ -95,7 +113,7 @@ class LocalSession(CellwiseSession, PromptSession):
         end = str(loaded.tokenizer.decode(list(prompt[-_ENDING:])))
         is_open = self.chat and decisions.behind_thought(end)[1]
         if self.openers and recipe.decision == "score" and not is_open:
-            is_open = self.engine.generate([prompt], 1, stop_ids(loaded))[0][:1] in self.openers
+            is_open = self.engine.generate([prompt], 1, encoding.stop_ids(loaded))[0][:1] in self.openers
         if is_open:
             line = f"{loaded.name} begins its answers with a thought, so class words there say nothing of them"
             raise L3DError(f"{line}. Use decision=generate,thought_tokens=2000.")
@@ -111,15 +129,58 @@ class LocalSession(CellwiseSession, PromptSession):
                 drawn = Sampling(recipe.temperature, draws)
 
             def ended(ids: Sequence[int]) -> bool:
-                return decisions.has_ended(decode(loaded, ids), stops, thinks=recipe.thinks)
+                return decisions.has_ended(encoding.decode(loaded, ids), stops, thinks=recipe.thinks)
 
-            written = self.engine.generate(tokens, most, stop_ids(loaded), sampling=drawn, ended=ended)
+            written = self.engine.generate(tokens, most, encoding.stop_ids(loaded), sampling=drawn, ended=ended)
             predictions, unparsed = self._read(
-                asked, [Written(decode(loaded, ids), "length" if len(ids) >= most else "") for ids in written]
+                asked, [Written(encoding.decode(loaded, ids), "length" if len(ids) >= most else "") for ids in written]
             )
             return predictions, None, metrics | unparsed
-        answers = answers_ids(loaded, form, self.chat, self.conversation)
+        answers = encoding.answers_ids(loaded, form, self.chat, self.conversation)
         tokens, metrics = self._tokens(asked, answers, 0)
         scores = self.engine.score(tokens, answers)
         count = len(asked.prompts)
         return *self._decided(cell, scores[:count], scores[count:], asked.tested), metrics
+
+
+def cut_shares(
+    loaded: LoadedModel,
+    whole: Sequence[Sequence[int]],
+    kept: Sequence[Sequence[int]],
+    inputs: Sequence[Prompt],
+    frame: Prompt,
+    *,
+    chat: bool,
+    side: str,
+) -> dict[str, float]:
+    """Return the share of prompts that were cut, and of those of which the input itself was.
+
+    Parameters
+    ----------
+    loaded, chat, side
+        As for :func:`~mlflow_l3d.approaches.icl.encoding.prompts_ids`.
+    whole, kept
+        Tokens of each of n prompts before and after, n at least 1.
+    inputs
+        The same prompts without any example, n.
+    frame
+        Such a prompt with :data:`~mlflow_l3d.approaches.icl.encoding.PLACEHOLDER` for all its texts.
+
+    Returns
+    -------
+    ``truncated_share``, and ``truncated_input_share``, which also counts inputs of which nothing is left. If the
+    input and its neighbours share a token the second is exact to that token.
+    """
+    around = encoding.prompt_text(loaded, frame, chat)
+    before, behind = around.partition(encoding.PLACEHOLDER)[0], around.rpartition(encoding.PLACEHOLDER)[2]
+    tail, special = len(encoding.bare_ids(loaded, behind)), 0 if chat else loaded.tokenizer.num_special_tokens_to_add()
+    is_cut, input_is_cut = [], []
+    for all_ids, ids, prompt in zip(whole, kept, inputs, strict=True):
+        gone = len(all_ids) - len(ids)
+        is_cut.append(gone > 0)
+        if side == "right" or not gone:
+            input_is_cut.append(gone > tail)
+            continue
+        text = encoding.prompt_text(loaded, prompt, chat)[len(before) :]
+        input_is_cut.append(len(ids) - special < len(encoding.bare_ids(loaded, text)))
+    return {"truncated_share": float(np.mean(is_cut)), "truncated_input_share": float(np.mean(input_is_cut))}

@@ -5,53 +5,25 @@ Safetensors only, evaluation mode, no gradients; code that comes with a model is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import torch
 
 from mlflow_l3d.approaches.icl.engine import CausalEngine, Seq2SeqEngine
-from mlflow_l3d.approaches.icl.engine.attention import use_products
+from mlflow_l3d.approaches.icl.engine.base import Engine
+from mlflow_l3d.approaches.icl.recipe import Recipe
 from mlflow_l3d.approaches.models import gguf, pretrained
-from mlflow_l3d.approaches.models.references import PRESETS, ModelReference, default_quantisation
-from mlflow_l3d.approaches.numerics import computes_in_bfloat16, has_bfloat16
+from mlflow_l3d.approaches.models.references import PRESETS, default_quantisation
+from mlflow_l3d.approaches.numerics import computes_in_bfloat16, has_bfloat16, use_products
 from mlflow_l3d.errors import ParameterError
 
 _POSITIONS: Final = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length")
 _FAR: Final = 10**7
-
-
-@dataclass(frozen=True, slots=True)
-class ModelKind:
-    """Causal models, or encoder-decoders: how they are loaded and run, and where an answer has its place.
-
-    Attributes
-    ----------
-    loader
-        Class of `transformers` that loads one.
-    engine
-        What runs one.
-    usual_context
-        Tokens that such models saw, for one that does not say it.
-    continues
-        Whether an answer continues the prompt, so that both share the context; else it is a text of its own.
-    """
-
-    loader: str
-    engine: type[CausalEngine | Seq2SeqEngine]
-    usual_context: int
-    continues: bool
-
-    def places_behind(self, answers: Sequence[Sequence[int]], new_tokens: int = 0) -> int:
-        """Return how many tokens of the longest answer need a place behind the prompt: all but the last of it."""
-        return max(0, new_tokens - 1, *(len(ids) - 1 for ids in answers)) if self.continues else 0
-
-
-CAUSAL: Final = ModelKind("AutoModelForCausalLM", CausalEngine, 2048, continues=True)
-SEQ2SEQ: Final = ModelKind("AutoModelForSeq2SeqLM", Seq2SeqEngine, 512, continues=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -64,8 +36,9 @@ class LoadedModel:
         A `transformers` model in evaluation mode, no parameter of which asks for gradients.
     tokenizer
         Its tokenizer; it has a padding token.
-    kind
-        :data:`CAUSAL`, or :data:`SEQ2SEQ` (encoder-decoder).
+    continues
+        Whether an answer continues the prompt, so that both share the context, as of causal models; that of an
+        encoder-decoder is a text of its own.
     context
         Tokens that fit: of prompt and answer together for a causal model, of the prompt for an encoder-decoder. Of a
         model that is not `bounded`, what it was trained on.
@@ -83,7 +56,7 @@ class LoadedModel:
 
     model: Any
     tokenizer: Any
-    kind: ModelKind
+    continues: bool
     context: int
     chat: bool
     name: str
@@ -94,6 +67,18 @@ class LoadedModel:
     def precision(self) -> AbstractContextManager[object]:
         """Return the block in which the model computes as it was loaded to."""
         return torch.autocast(self.model.device.type, torch.bfloat16) if self.mixed else nullcontext()
+
+    def places_behind(self, answers: Sequence[Sequence[int]], new_tokens: int = 0) -> int:
+        """Return how many tokens of the longest answer need a place behind the prompt: all but the last of it."""
+        return max(0, new_tokens - 1, *(len(ids) - 1 for ids in answers)) if self.continues else 0
+
+    def most_tokens(self, answers: Sequence[Sequence[int]], new_tokens: int = 0) -> int:
+        """Return how many tokens of a prompt are kept, so that its answer fits.
+
+        That is what the tokenizer's ``model_max_length`` says, as for ``truncation=True`` of a tokenizer that is called
+        without a number; but no more than the model's context leaves next to the answer.
+        """
+        return max(1, min(self.context - self.places_behind(answers, new_tokens), int(self.tokenizer.model_max_length)))
 
 
 def load_model(
@@ -143,7 +128,13 @@ def load_model(
     if dtype == "bfloat16" and not computes_in_bfloat16(str(where)):
         allowed = f"this {where.type.upper()} does not compute in it by itself"
         raise ParameterError("hyperparameters.dtype", dtype, allowed, "Use dtype=float32.")
-    with described(reference, cache=cache, trust=trust) as (bare, location, config):
+    location, name = gguf.located(reference, cache)
+    name = reference if reference in PRESETS or reference.startswith("package:") else name
+    with pretrained.readable(location, name), pretrained.code_lock(trust, cache):
+        if trust:
+            pretrained.check_code(location, name)
+        config, tokenizer = pretrained.config_and_tokenizer(location, trust=trust)
+        bare = described(name, config, tokenizer)
         settings: dict[str, Any] = {
             pretrained.TRUST: trust,
             "dtype": dtype_on(config, where) if dtype == "auto" else torch.float32,
@@ -155,7 +146,8 @@ def load_model(
             settings |= {"dtype": torch.float16, **pretrained.four_bits(where, torch.float32, "fp4")}
         if check is not None:
             check(bare)
-        model, info = pretrained.load_weights(getattr(transformers, bare.kind.loader), location, **settings)
+        loader = transformers.AutoModelForCausalLM if bare.continues else transformers.AutoModelForSeq2SeqLM
+        model, info = pretrained.load_weights(loader, location, **settings)
         if missing := sorted(info["missing_keys"]):
             # They would be drawn at random.
             what = f"the weights lack {len(missing)} of a language model's tensors ({missing[0]} ...)"
@@ -165,43 +157,34 @@ def load_model(
         model = model.eval().requires_grad_(False)
         if dtype == "bfloat16":
             mix(model)
-            if where.type == "cpu" and bare.kind.continues:
+            if where.type == "cpu" and bare.continues:
                 use_products(model)
         return replace(bare, model=model, mixed=dtype == "bfloat16")
 
 
-@contextmanager
-def described(reference: str, *, cache: Path, trust: bool = False) -> Iterator[tuple[LoadedModel, ModelReference, Any]]:
-    """Give the facts about a model before its weights are read, without a model; where it lies; its configuration.
-
-    What is raised inside of the block about files that cannot be read becomes one line.
+def described(name: str, config: Any, tokenizer: Any) -> LoadedModel:
+    """Return the facts about a model, of this name for messages, before its weights are read: without a model.
 
     Raises
     ------
     ParameterError
-        As :func:`load_model`.
+        If it generates no text.
     """
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
-    location, name = gguf.located(reference, cache)
-    name = reference if reference in PRESETS or reference.startswith("package:") else name
-    with pretrained.readable(location, name), pretrained.code_lock(trust, cache):
-        if trust:
-            pretrained.check_code(location, name)
-        config, tokenizer = pretrained.config_and_tokenizer(location, trust=trust)
-        kind = SEQ2SEQ if config.is_encoder_decoder else CAUSAL
-        # `transformers` would run an encoder as a generator that sees the tokens to come.
-        encoder = config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES and not getattr(config, "is_decoder", False)
-        if kind.continues and encoder:
-            fix = "Use a causal model (GPT, LLaMA, Mistral), an encoder-decoder (T5), or approach=finetuning."
-            raise ParameterError("model", name, f"is an encoder ({config.model_type}), which generates no text", fix)
-        if tokenizer.eos_token_id is None:
-            raise ParameterError("model", name, "its tokenizer has no end-of-text token, so no answer would ever end")
-        if tokenizer.pad_token_id is None:
-            tokenizer.pad_token = tokenizer.eos_token
-        context, source = context_length(config, tokenizer, kind)
-        chat, bounded = bool(tokenizer.chat_template), is_bounded(config)
-        yield LoadedModel(None, tokenizer, kind, context, chat, name, source, bounded), location, config
+    continues = not config.is_encoder_decoder
+    # `transformers` would run an encoder as a generator that sees the tokens to come.
+    encoder = config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES and not getattr(config, "is_decoder", False)
+    if continues and encoder:
+        fix = "Use a causal model (GPT, LLaMA, Mistral), an encoder-decoder (T5), or approach=finetuning."
+        raise ParameterError("model", name, f"is an encoder ({config.model_type}), which generates no text", fix)
+    if tokenizer.eos_token_id is None:
+        raise ParameterError("model", name, "its tokenizer has no end-of-text token, so no answer would ever end")
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    context, source = context_length(config, tokenizer, continues)
+    chat, bounded = bool(tokenizer.chat_template), is_bounded(config)
+    return LoadedModel(None, tokenizer, continues, context, chat, name, source, bounded)
 
 
 def mix(model: Any) -> None:
@@ -233,7 +216,7 @@ def dtype_on(config: Any, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if saved is torch.bfloat16 and has_bfloat16(str(device)) else torch.float16
 
 
-def context_length(config: Any, tokenizer: Any, kind: ModelKind) -> tuple[int, str]:
+def context_length(config: Any, tokenizer: Any, continues: bool) -> tuple[int, str]:
     """Return how many tokens fit into the model, and where that number comes from."""
     text_config = config.get_text_config()
     for field in _POSITIONS:
@@ -242,7 +225,8 @@ def context_length(config: Any, tokenizer: Any, kind: ModelKind) -> tuple[int, s
             return value, f"{field} of its configuration"
     if 0 < tokenizer.model_max_length < _FAR:
         return int(tokenizer.model_max_length), "model_max_length of its tokenizer"
-    return kind.usual_context, "neither its configuration nor its tokenizer states one; this is what such models saw"
+    usual = 2048 if continues else 512
+    return usual, "neither its configuration nor its tokenizer states one; this is what such models saw"
 
 
 def is_bounded(config: Any) -> bool:
@@ -254,3 +238,26 @@ def is_bounded(config: Any) -> bool:
     text = config.get_text_config()
     relative = hasattr(text, "relative_attention_num_buckets")
     return not (relative or text.model_type == "bloom" or getattr(text, "alibi", False))
+
+
+def borrowed(
+    model: str, device: str, recipe: Recipe, cache: Path, check: Callable[[LoadedModel], None] = lambda _: None
+) -> tuple[LoadedModel, Engine]:
+    """Return a model, which all sessions of this process share, and what runs it.
+
+    Parameters
+    ----------
+    model, device, cache
+        As for :func:`~mlflow_l3d.approaches.icl.models.load_model`.
+    recipe
+        How it is loaded.
+    check
+        Called with the model before its weights are read, and with one that is loaded already; raises its objections.
+    """
+    trust = recipe.trust_remote_code == "true"
+    how: dict[str, Any] = {"quantise": recipe.quantise, "dtype": recipe.dtype, "trust": trust}
+    load = partial(load_model, model, device, **how, cache=cache, check=check)
+    loaded = pretrained.lent(("icl", model, gguf.revision(model), device, *how.values()), load)
+    check(loaded)
+    engine = CausalEngine if loaded.continues else Seq2SeqEngine
+    return loaded, engine(loaded.model, loaded.tokenizer.pad_token_id, batch_size=recipe.batch_size)

@@ -1,4 +1,4 @@
-"""Prompting cell after cell: prompts, and predictions read from answers."""
+"""Prompting cell after cell: prompts, predictions read from answers, and what a report says of them."""
 
 from __future__ import annotations
 
@@ -15,21 +15,24 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.base import Session, answered
-from mlflow_l3d.approaches.icl.choices import PromptChoices
-from mlflow_l3d.approaches.icl.prompts import decisions
-from mlflow_l3d.approaches.icl.prompts.composition import Conversation, Prompt, PromptFormat, Shot
-from mlflow_l3d.approaches.icl.prompts.decisions import FloatArray, Written
+from mlflow_l3d.approaches.icl import decisions
+from mlflow_l3d.approaches.icl.decisions import FloatArray, Written
+from mlflow_l3d.approaches.icl.formats import PromptChoices
+from mlflow_l3d.approaches.icl.prompts import Conversation, Prompt, PromptFormat, Shot
 from mlflow_l3d.approaches.icl.recipe import JUDGE, Recipe
 from mlflow_l3d.approaches.models.references import resolve
 from mlflow_l3d.approaches.shots import check_shots, chosen_classes, nearest_shots, random_shots, shot_order
 from mlflow_l3d.cells.cell import Cell, Outcome
-from mlflow_l3d.metrics.classification import REASONS
-from mlflow_l3d.metrics.texts import references
+from mlflow_l3d.metrics.classification import REASONS, unparsed_reasons
+from mlflow_l3d.metrics.sequences import references
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from mlflow_l3d.approaches.icl.judge import Bench
+
 
 _log = logging.getLogger(__name__)
 _NAMED: Final = 20  # rows in a line
@@ -214,3 +217,44 @@ class PromptSession(Session):
         wide = np.zeros((len(scores), len(self.task.class_names)), dtype=np.float32)
         wide[:, list(self.classes)] = decisions.probabilities(scores)
         return self._numbers(places), wide
+
+
+def remarks_of(cells: pd.DataFrame) -> tuple[str, ...]:
+    """Return what a report should say of the metrics of cells, see :meth:`.Hooks.remarks`."""
+    lines = []
+    if (cut := _percent(cells, "truncated_share")) > 0:
+        of_input = f"in {_percent(cells, 'truncated_input_share'):.1f} % the text that is asked about"
+        lines.append(f"Truncation cut {cut:.1f} % of the prompts, and {of_input}.")
+    if "packed" in cells and (slow := 100 * (cells["packed"] == 0).mean()) > 0:
+        lines.append(f"Packed rows were not possible in {slow:.0f} % of cells, which ran every prompt in full, slowly.")
+    lines += _endpoint_remarks(cells)
+    if (silent := _percent(cells, "without_verdict_share")) > 0:
+        lines.append(f"A judge gave no verdict on {silent:.1f} % of answers; judge_score is the mean of the others.")
+    if (unparsed := _percent(cells, "unparsed_share")) > 0:
+        because = f": {reasons}" if (reasons := unparsed_reasons(cells)) else ""
+        lines.append(f"Nothing could be read from {unparsed:.1f} % of all answers; they count as wrong{because}.")
+    return tuple(lines)
+
+
+def _endpoint_remarks(cells: pd.DataFrame) -> list[str]:
+    """Return that an endpoint may change its answers, how it scored words, and whether its fingerprint changed."""
+    if "other_fingerprint_share" not in cells:
+        return []
+    same = "An endpoint may answer the same request differently"
+    lines = [f"{same}, which counts as an effect of each factor: mlflow-l3d replicate shows it."]
+    if _percent(cells, "first_token") > 0:
+        unseen = _percent(cells, "unseen_share")
+        rest = f", of which {unseen:.1f} % were not among those that the server lists" if unseen > 0 else ""
+        lines.append(f"Class words were scored by their first token{rest}.")
+    if _percent(cells, "generated") > 0 and "unparsed_share" in cells:
+        lines.append("The endpoint generated answers, which were parsed.")
+    if (few := _percent(cells, "few_tokens_share")) > 0:
+        lines.append(f"{few:.1f} % of the prompts have too few tokens: did the server cut them? Ollama: raise num_ctx.")
+    if foreign := _percent(cells, "other_fingerprint_share"):
+        lines.append(f"{foreign:.1f} % of answers have another fingerprint of the server than the key of their cell.")
+    return lines
+
+
+def _percent(cells: pd.DataFrame, metric: str) -> float:
+    """Return the mean of a share over cells in %, 0 if they do not have it."""
+    return 100 * float(cells[metric].mean()) if metric in cells else 0.0

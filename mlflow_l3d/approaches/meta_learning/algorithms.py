@@ -1,13 +1,56 @@
-"""Two ways to learn weights that adapt: through gradient steps (Finn et al. 2017), and Reptile (Nichol et al. 2018)."""
+"""What is learned: an embedding (Prototypical Networks), or weights that adapt (MAML and first-order MAML, Reptile)."""
 
 from __future__ import annotations
 
 import torch
 
-from mlflow_l3d.approaches.meta_learning import inner
-from mlflow_l3d.approaches.meta_learning.learner import Learner
-from mlflow_l3d.approaches.meta_learning.recipe import Recipe
-from mlflow_l3d.approaches.stacked.stack import BETA_1, BETA_2, EPSILON, Stack
+from mlflow_l3d.approaches.meta_learning import learner
+from mlflow_l3d.approaches.meta_learning.learner import Buffers, Learner, Path
+from mlflow_l3d.approaches.stack import BETA_1, BETA_2, EPSILON, Stack
+
+
+class ProtoNet(Learner):
+    """Learn an embedding in which examples lie near the mean of their class (Snell et al. 2017, algorithm 1).
+
+    The embedding is the hidden layer after ReLU; logits are minus squared Euclidean distances to the class means of the
+    support set. There is no classification layer: `w2` only says how many classes there are.
+    """
+
+    def gradient(self, stack: Stack, x: torch.Tensor, targets: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        """See :meth:`Learner.gradient`."""
+        cells, tasks, examples, inputs = x.shape
+        support, empty = self.settings.shots * stack.classes, self.buffers.empty
+        z = self.embedded(stack, x).clamp_min_(0)
+        if mask is not None:
+            z.mul_(mask)
+        shares, wanted = class_shares(targets[:, :support]), targets[:, support:]
+        means = torch.bmm(shares.transpose(1, 2), z[:, :support])
+        # The squared norm of a query is the same for all classes: the softmax does not see it.
+        norms = means.square().sum(2).unsqueeze(1)
+        logs = torch.log_softmax(torch.baddbmm(norms, z[:, support:], means.transpose(1, 2), beta=-1, alpha=2), 2)
+        values = learner.losses(logs, wanted).view(cells, tasks).mean(1)
+        errors = logs.exp_().sub_(wanted).mul_(2 / (wanted.shape[1] * tasks))
+        back = empty("back", x, *z.shape)
+        of_means = torch.bmm(errors.transpose(1, 2), z[:, support:]).sub_(errors.sum(1).unsqueeze(2) * means)
+        for part, shared, layer in ((slice(support, None), errors, means), (slice(support), shares, of_means)):
+            gradient_of_part = torch.bmm(shared, layer, out=empty(f"{part}", x, *z[:, part].shape))
+            learner.through(gradient_of_part, z[:, part], None if mask is None else mask[:, part], back[:, part])
+        rows = x.view(cells, tasks * examples, inputs)
+        torch.bmm(rows.transpose(1, 2), back.view(*rows.shape[:2], -1), out=stack.g1)
+        return values
+
+    def adapted_logits(self, stack: Stack, x_s: torch.Tensor, labels_s: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """See :meth:`Learner.adapted_logits`."""
+        shares = class_shares(learner.one_hot(labels_s, stack.classes, x_s))
+        means = torch.bmm(shares.transpose(1, 2), torch.bmm(x_s, stack.w1).clamp_min_(0))
+        embedded = torch.bmm(x, stack.w1).clamp_min_(0)
+        # Class by class: differences of all pairs at once would be C times as large as the embeddings.
+        return torch.stack([(embedded - mean).square_().sum(2) for mean in means.unsqueeze(2).unbind(1)], 2).neg_()
+
+
+def class_shares(targets: torch.Tensor) -> torch.Tensor:
+    """Return what each example contributes to the mean of its class: (N, S, C) from one-hot (N, S, C)."""
+    return targets / targets.sum(1, keepdim=True)
 
 
 class Reptile(Learner):
@@ -23,7 +66,7 @@ class Reptile(Learner):
         if self.settings.inner_optimizer == "adam" and steps > 1:
             return self._with_adam(stack, x, targets, mask)
         sheets, z = x.flatten(0, 1), self.embedded(stack, x)
-        path = inner.descend(sheets, z, stack.w2, targets, mask, rate, steps, self.buffers)
+        path = learner.descend(sheets, z, stack.w2, targets, mask, rate, steps, self.buffers)
         if self.settings.inner_optimizer == "adam":
             self._with_adam_once(stack, x, path)
         else:
@@ -33,9 +76,9 @@ class Reptile(Learner):
             weights = torch.cat([path.weights[-1], path.biases[-1].transpose(1, 2)], 2)
             layer = weights.view(cells, tasks, stack.classes, -1).mean(1)
             torch.sub(stack.w2, layer.transpose(1, 2), out=stack.g2)
-        return inner.losses(path.logs[0], targets).view(cells, tasks).mean(1)
+        return learner.losses(path.logs[0], targets).view(cells, tasks).mean(1)
 
-    def _with_adam_once(self, stack: Stack, x: torch.Tensor, path: inner.Path) -> None:
+    def _with_adam_once(self, stack: Stack, x: torch.Tensor, path: Path) -> None:
         """Take Adam's first step from the gradients of all tasks at once: g / (|g| + epsilon), of full rank."""
         cells, tasks, examples = x.shape[:3]
         total = path.total.view(cells, tasks, examples, -1)
@@ -74,10 +117,10 @@ class Reptile(Learner):
         rate, steps = self.settings.inner_learning_rate, self.settings.adaptation_steps
         if self.settings.inner_optimizer == "sgd":
             return super().adapted_logits(stack, x_s, labels_s, x)
-        targets = inner.one_hot(labels_s, stack.classes, x_s)
-        moved_1, moved_2, _ = adam_path(stack.w1, stack.w2, x_s, targets, None, rate, steps, inner.Buffers())
+        targets = learner.one_hot(labels_s, stack.classes, x_s)
+        moved_1, moved_2, _ = adam_path(stack.w1, stack.w2, x_s, targets, None, rate, steps, Buffers())
         w1, w2 = torch.sub(stack.w1, moved_1, alpha=rate), torch.sub(stack.w2, moved_2, alpha=rate)
-        return inner.predict(w1, *inner.per_task(w2, 1, inner.Buffers()), x)
+        return learner.predict(w1, *learner.per_task(w2, 1, Buffers()), x)
 
 
 def adam_path(
@@ -88,7 +131,7 @@ def adam_path(
     mask: torch.Tensor | None,
     learning_rate: float,
     steps: int,
-    buffers: inner.Buffers,
+    buffers: Buffers,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Take steps of Adam, new for these support sets, on their mean cross-entropy.
 
@@ -109,8 +152,7 @@ def adam_path(
         Shaped as `w1` and `w2`, the sum of Adam's steps of size 1: the weights move by -learning rate times it. And
         (B,), the mean cross-entropy before the first step; 0 if there is no step.
     """
-    cells, examples, units = *x.shape[:2], w1.shape[2]
-    empty = buffers.empty
+    cells, examples, units, empty = *x.shape[:2], w1.shape[2], buffers.empty
     z = torch.bmm(x, w1, out=empty("z", x, cells, examples, units))
     h, back = (empty(name, x, cells, examples, units) for name in ("hidden", "back"))
     first, second = _Layer(buffers, "1", w1), _Layer(buffers, "2", w2)
@@ -122,10 +164,10 @@ def adam_path(
             h.mul_(mask)
         logs = torch.log_softmax(torch.baddbmm(layer[:, -1:], h, layer[:, :-1]), 2)
         if step == 0:
-            value = inner.losses(logs, targets)
+            value = learner.losses(logs, targets)
         errors = logs.exp_().sub_(targets).div_(examples)
         torch.bmm(errors, layer[:, :-1].transpose(1, 2), out=back)
-        inner.through(back, h, mask, back)
+        learner.through(back, h, mask, back)
         torch.bmm(x.transpose(1, 2), back, out=first.gradient)
         second.gradient[:, :-1] = torch.bmm(h.transpose(1, 2), errors)
         torch.sum(errors, 1, out=second.gradient[:, -1])
@@ -137,7 +179,7 @@ def adam_path(
 class _Layer:
     """Adam's memory of one layer, empty at first."""
 
-    def __init__(self, buffers: inner.Buffers, name: str, like: torch.Tensor) -> None:
+    def __init__(self, buffers: Buffers, name: str, like: torch.Tensor) -> None:
         parts = ("gradient", "scratch", "mean", "square", "moved")
         tensors = [buffers.empty(f"{part} {name}", like, *like.shape).zero_() for part in parts]
         self.gradient, self.scratch, self.mean, self.square, self.moved = tensors
@@ -158,10 +200,6 @@ class Maml(Learner):
     approximation). Both passes are written out, so that no graph is kept.
     """
 
-    def __init__(self, settings: Recipe) -> None:
-        super().__init__(settings)
-        self.first_order = settings.learner == "fomaml"
-
     def gradient(self, stack: Stack, x: torch.Tensor, targets: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
         """See :meth:`Learner.gradient`."""
         cells, tasks, examples, inputs = x.shape
@@ -171,7 +209,7 @@ class Maml(Learner):
         rows, sheets = x.view(cells, tasks * examples, inputs), x.view(sets, examples, inputs)
         x_s, z, wanted = sheets[:, :support], self.embedded(stack, x), targets[:, support:]
         mask_s, mask_q = (None, None) if mask is None else (mask[:, :support], mask[:, support:])
-        path = inner.descend(x_s, z[:, :support], stack.w2, targets[:, :support], mask_s, rate, steps, self.buffers)
+        path = learner.descend(x_s, z[:, :support], stack.w2, targets[:, :support], mask_s, rate, steps, self.buffers)
         across = empty("across", x, sets, queries, support)
         torch.bmm(sheets[:, support:], x_s.transpose(1, 2), out=across)
         h = empty("query", x, sets, queries, units)
@@ -179,14 +217,14 @@ class Maml(Learner):
         if mask_q is not None:
             h.mul_(mask_q)
         logs = torch.log_softmax(torch.baddbmm(path.biases[-1], h, path.weights[-1].transpose(1, 2)), 2)
-        values = inner.losses(logs, wanted).view(cells, tasks).mean(1)
+        values = learner.losses(logs, wanted).view(cells, tasks).mean(1)
         errors = logs.exp_().sub_(wanted).div_(queries * tasks)
         # From here on z holds the gradient with respect to it.
         back = torch.bmm(errors, path.weights[-1], out=empty("query back", x, sets, queries, units))
-        inner.through(back, h, mask_q, z[:, support:])
+        learner.through(back, h, mask_q, z[:, support:])
         weights = torch.bmm(errors.transpose(1, 2), h, out=empty("weights back", x, sets, classes, units))
         biases = errors.sum(1, keepdim=True)
-        if self.first_order:
+        if self.settings.learner == "fomaml":
             some = empty("some", x, cells, tasks, queries, inputs).copy_(x[:, :, support:])
             some_z = back.copy_(z[:, support:])
             torch.bmm(some.view(cells, -1, inputs).transpose(1, 2), some_z.view(cells, -1, units), out=stack.g1)
@@ -199,7 +237,7 @@ class Maml(Learner):
 
     def _inner_backward(
         self,
-        path: inner.Path,
+        path: Path,
         z: torch.Tensor,
         across: torch.Tensor,
         mask: torch.Tensor | None,
@@ -223,8 +261,7 @@ class Maml(Learner):
         """
         rate, last = self.settings.inner_learning_rate, len(path.hidden) - 1
         sets, support, units = path.total.shape
-        target = z[:, :support]
-        empty = self.buffers.empty
+        target, empty = z[:, :support], self.buffers.empty
         base = torch.bmm(across.transpose(1, 2), z[:, support:], out=empty("base", z, sets, support, units))
         # Little memory stays in the cache: the only step needs `base` once, and the inner loop no longer needs its own.
         slope = base if last == 0 else empty("slope", z, sets, support, units)
@@ -234,9 +271,9 @@ class Maml(Learner):
             # `base` is the gradient with respect to dZ of this step, up to the factor -a that is applied to its uses.
             if step < last:
                 torch.baddbmm(base, path.gram, target, out=slope)
-                inner.through(slope, h, mask, slope)
+                learner.through(slope, h, mask, slope)
             else:
-                inner.through(base, h, mask, slope)
+                learner.through(base, h, mask, slope)
             of_errors = (
                 torch.baddbmm(biases, h, weights.transpose(1, 2))
                 .baddbmm_(slope, layer.transpose(1, 2))
@@ -247,9 +284,9 @@ class Maml(Learner):
             torch.bmm(errors, weights, out=curve).mul_(-rate)
             curve.baddbmm_(of_logits, layer)
             if step == last:
-                inner.through(curve, h, mask, target)
+                learner.through(curve, h, mask, target)
             else:
-                inner.through(curve, h, mask, curve)
+                learner.through(curve, h, mask, curve)
                 target.add_(curve)
             weights.baddbmm_(errors.transpose(1, 2), slope, alpha=-rate)
             weights.baddbmm_(of_logits.transpose(1, 2), h)

@@ -1,14 +1,20 @@
-"""What all learners share: a meta-step over stacked cells, reused memory; and the simplest, Prototypical Networks."""
+"""What all learners share: a meta-step over stacked cells, reused memory, and the inner loop of MAML and Reptile.
+
+The loop has no fast weights of the first layer. A gradient step on the dense layer changes it by a product of rank n:
+X_s' dZ. With the Gram matrices of the features, all that a task's examples see of it is Z_s - a K_ss dZ_s and
+Z_q - a K_qs dZ_s. Only the fast weights of the small classification layer are formed.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 
-from mlflow_l3d.approaches.meta_learning.inner import Buffers, descend, losses, one_hot, per_task, predict, through
 from mlflow_l3d.approaches.meta_learning.recipe import Recipe
-from mlflow_l3d.approaches.stacked.stack import Stack
+from mlflow_l3d.approaches.stack import Stack
 
 
 class Learner(ABC):
@@ -121,45 +127,148 @@ class Learner(ABC):
         return losses
 
 
-class ProtoNet(Learner):
-    """Learn an embedding in which examples lie near the mean of their class (Snell et al. 2017, algorithm 1).
+class Buffers:
+    """Tensors by name, made again only when a size changes: fresh memory costs more than what is written to it."""
 
-    The embedding is the hidden layer after ReLU; logits are minus squared Euclidean distances to the class means of the
-    support set. There is no classification layer: `w2` only says how many classes there are.
+    def __init__(self) -> None:
+        self._tensors: dict[str, torch.Tensor] = {}
+
+    def empty(self, name: str, like: torch.Tensor, *shape: int) -> torch.Tensor:
+        """Return the tensor `name` of that shape, of the type and on the device of `like`, its content undefined."""
+        buffer = self._tensors.get(name)
+        if buffer is None or buffer.shape != shape or buffer.dtype != like.dtype or buffer.device != like.device:
+            buffer = self._tensors[name] = like.new_empty(shape)
+        return buffer
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        return iter(self._tensors.values())
+
+
+@dataclass
+class Path:
+    """What gradient descent on N support sets of S examples passes through, step by step.
+
+    Attributes
+    ----------
+    hidden
+        (N, S, H) each: the hidden layer after dropout.
+    probabilities, errors
+        (N, S, C) each: the softmax, and the gradient of the loss with respect to the logits.
+    weights, biases
+        (N, C, H) and (N, 1, C) each: the classification layer before each step, and at last after all of them. With H
+        last, its products cost a quarter of what they cost with C last.
+    total
+        (N, S, H): the sum of the gradients with respect to Z_s. The dense layer has moved by -a X_s' total.
+    logs
+        (N, S, C) each: logarithm of the softmax.
+    gram
+        (N, S, S): K_ss = X_s X_s'; empty for one step, which does not need it.
     """
 
-    def gradient(self, stack: Stack, x: torch.Tensor, targets: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-        """See :meth:`Learner.gradient`."""
-        cells, tasks, examples, inputs = x.shape
-        support, empty = self.settings.shots * stack.classes, self.buffers.empty
-        z = self.embedded(stack, x).clamp_min_(0)
+    hidden: list[torch.Tensor]
+    probabilities: list[torch.Tensor]
+    errors: list[torch.Tensor]
+    weights: list[torch.Tensor]
+    biases: list[torch.Tensor]
+    total: torch.Tensor
+    logs: list[torch.Tensor]
+    gram: torch.Tensor
+
+
+def descend(
+    x: torch.Tensor,
+    z: torch.Tensor,
+    w2: torch.Tensor,
+    targets: torch.Tensor,
+    mask: torch.Tensor | None,
+    learning_rate: float,
+    steps: int,
+    buffers: Buffers,
+) -> Path:
+    """Take gradient steps on the mean cross-entropy of support sets.
+
+    Parameters
+    ----------
+    x, z
+        Shapes (N, S, D + 1) and (N, S, H): X_s, and Z_s = X_s W1.
+    w2
+        Shape (B, H + 1, C): classification layers, each for N / B support sets.
+    targets
+        Shape (N, S, C): one-hot.
+    mask
+        Shape (N, S, H), or None.
+    learning_rate, steps
+        Of the base optimiser; at least one step.
+    buffers
+        Hold what is returned, until the next call.
+    """
+    n, examples, units = z.shape
+    weights, biases = per_task(w2, n // len(w2), buffers)
+    back = buffers.empty("back", z, n, examples, units)
+    total = buffers.empty("total", z, n, examples, units)
+    gram = buffers.empty("gram", z, n, examples, examples) if steps > 1 else z.new_empty(0)
+    if steps > 1:
+        torch.bmm(x, x.transpose(1, 2), out=gram)
+    path = Path([], [], [], [weights], [biases], total, [], gram)
+    for step in range(steps):
+        h = buffers.empty(f"hidden {step}", z, n, examples, units)
+        if step == 0:
+            torch.clamp_min(z, 0, out=h)
+        else:
+            torch.baddbmm(z, gram, total, alpha=-learning_rate, out=h).clamp_min_(0)
         if mask is not None:
-            z.mul_(mask)
-        shares, wanted = class_shares(targets[:, :support]), targets[:, support:]
-        means = torch.bmm(shares.transpose(1, 2), z[:, :support])
-        # The squared norm of a query is the same for all classes: the softmax does not see it.
-        norms = means.square().sum(2).unsqueeze(1)
-        logs = torch.log_softmax(torch.baddbmm(norms, z[:, support:], means.transpose(1, 2), beta=-1, alpha=2), 2)
-        values = losses(logs, wanted).view(cells, tasks).mean(1)
-        errors = logs.exp_().sub_(wanted).mul_(2 / (wanted.shape[1] * tasks))
-        back = empty("back", x, *z.shape)
-        of_means = torch.bmm(errors.transpose(1, 2), z[:, support:]).sub_(errors.sum(1).unsqueeze(2) * means)
-        for part, shared, layer in ((slice(support, None), errors, means), (slice(support), shares, of_means)):
-            gradient_of_part = torch.bmm(shared, layer, out=empty(f"{part}", x, *z[:, part].shape))
-            through(gradient_of_part, z[:, part], None if mask is None else mask[:, part], back[:, part])
-        rows = x.view(cells, tasks * examples, inputs)
-        torch.bmm(rows.transpose(1, 2), back.view(*rows.shape[:2], -1), out=stack.g1)
-        return values
-
-    def adapted_logits(self, stack: Stack, x_s: torch.Tensor, labels_s: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        """See :meth:`Learner.adapted_logits`."""
-        shares = class_shares(one_hot(labels_s, stack.classes, x_s))
-        means = torch.bmm(shares.transpose(1, 2), torch.bmm(x_s, stack.w1).clamp_min_(0))
-        embedded = torch.bmm(x, stack.w1).clamp_min_(0)
-        # Class by class: differences of all pairs at once would be C times as large as the embeddings.
-        return torch.stack([(embedded - mean).square_().sum(2) for mean in means.unsqueeze(2).unbind(1)], 2).neg_()
+            h.mul_(mask)
+        weight, bias = path.weights[-1], path.biases[-1]
+        logs = torch.log_softmax(torch.baddbmm(bias, h, weight.transpose(1, 2)), 2)
+        probabilities = logs.exp()
+        errors = (probabilities - targets).div_(examples)
+        torch.bmm(errors, weight, out=back)
+        through(back, h, mask, total if step == 0 else back)
+        if step > 0:
+            total.add_(back)
+        fast = buffers.empty(f"weights {step}", z, *weight.shape)
+        path.hidden.append(h)
+        path.logs.append(logs)
+        path.probabilities.append(probabilities)
+        path.errors.append(errors)
+        path.weights.append(torch.baddbmm(weight, errors.transpose(1, 2), h, alpha=-learning_rate, out=fast))
+        path.biases.append(bias.sub(errors.sum(1, keepdim=True), alpha=learning_rate))
+    return path
 
 
-def class_shares(targets: torch.Tensor) -> torch.Tensor:
-    """Return what each example contributes to the mean of its class: (N, S, C) from one-hot (N, S, C)."""
-    return targets / targets.sum(1, keepdim=True)
+def per_task(w2: torch.Tensor, tasks: int, buffers: Buffers) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return copies of classification layers (B, H + 1, C) for B x T tasks: weights (N, C, H) and biases (N, 1, C)."""
+    cells, rows, classes = w2.shape
+    weights = buffers.empty("w2", w2, cells, tasks, classes, rows - 1)
+    weights.copy_(w2[:, :-1].transpose(1, 2).unsqueeze(1))
+    return weights.view(-1, classes, rows - 1), w2[:, -1:].repeat_interleave(tasks, 0)
+
+
+def through(gradient: torch.Tensor, hidden: torch.Tensor, mask: torch.Tensor | None, out: torch.Tensor) -> None:
+    """Take a gradient with respect to the hidden layer back through dropout and ReLU, into `out`.
+
+    Parameters
+    ----------
+    gradient, hidden, out
+        Shape (N, S, H). `hidden` is the layer after dropout: positive exactly where a unit was active and not dropped.
+    mask
+        Factors of dropout, or None.
+    """
+    torch.ops.aten.threshold_backward(gradient, hidden, 0, grad_input=out)
+    if mask is not None:
+        out.mul_(mask)
+
+
+def losses(log_probabilities: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Return the mean cross-entropy of each set, (N,), from (N, S, C) and one-hot targets (N, S, C)."""
+    return (log_probabilities * targets).sum((1, 2)).div_(-targets.shape[1])
+
+
+def one_hot(labels: torch.Tensor, classes: int, like: torch.Tensor) -> torch.Tensor:
+    """Return labels (..., n) as one-hot rows (..., n, C) of the type of `like`."""
+    return like.new_zeros(*labels.shape, classes).scatter_(-1, labels.unsqueeze(-1), 1.0)
+
+
+def predict(w1: torch.Tensor, weights: torch.Tensor, biases: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """Return logits (B, n, C) of rows (B, n, D + 1) with layers (B, D + 1, H), (B, C, H) and (B, 1, C)."""
+    return torch.baddbmm(biases, torch.bmm(x, w1).clamp_min_(0), weights.transpose(1, 2))

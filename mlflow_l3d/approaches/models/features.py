@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from mlflow_l3d.approaches.models.pretrained import load_encoder, load_tokenizer
+from mlflow_l3d.approaches.models.pretrained import load_encoder
 from mlflow_l3d.approaches.models.references import ModelReference
 from mlflow_l3d.approaches.models.tokens import Tokens, check_length, tokenise
 from mlflow_l3d.approaches.numerics import cores, device_numerics, minor_version
@@ -160,7 +160,7 @@ def encode(file: BinaryIO, texts: Sequence[Sequence[str]], encoding: Encoding, *
     free
         Bytes free on the disk: too few are noticed before the work, not after it.
     """
-    device, tokenizer, encoder = encoding.device, load_tokenizer(encoding.encoder), load_encoder(encoding.encoder)
+    device, (encoder, tokenizer) = encoding.device, load_encoder(encoding.encoder)
     check_length(encoding.max_length, tokenizer, encoder.config)
     encoder.to(device)
     rows, width = len(texts[0]), int(encoder.config.hidden_size)

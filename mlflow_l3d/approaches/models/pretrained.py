@@ -1,13 +1,18 @@
-"""Configuration, tokenizer and weights of a model that was found: safetensors only, by `transformers`."""
+"""Configuration, tokenizer and weights of a model that was found: safetensors only, by `transformers`.
+
+Sessions of one process share what they load.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from weakref import WeakValueDictionary
 
 from filelock import FileLock
 
@@ -18,8 +23,11 @@ from mlflow_l3d.errors import L3DError, ParameterError
 if TYPE_CHECKING:
     import torch
 
+T = TypeVar("T")
+
 TRUST: Final = "trust_remote_code"
 _HEAD_DROPOUT: Final = ("classifier_dropout", "seq_classif_dropout", "cls_dropout")
+_LENT: Final[WeakValueDictionary[Hashable, Any]] = WeakValueDictionary()
 _DROPOUT: Final = re.compile(r"(?!.*layer).*(dropout|dropout_prob|_pdrop)")
 
 
@@ -105,29 +113,26 @@ def need_peft() -> None:
         raise ParameterError("hyperparameters.trainable", "lora", "adapters need the package peft", fix)
 
 
-def load_tokenizer(found: ModelReference) -> Any:
-    """Load the tokenizer of an encoder; it must know how to pad, which generators often do not."""
-    with readable(found, role=" as an encoder"):
-        _, tokenizer = config_and_tokenizer(found)
-    need_padding(tokenizer, found)
-    return tokenizer
-
-
 def need_padding(tokenizer: Any, found: ModelReference) -> None:
     """Raise :class:`ParameterError` unless the tokenizer of an encoder has a padding token."""
     if tokenizer.pad_token_id is None:
         raise ParameterError("model", found.name, "its tokenizer has no padding token", "Use an encoder.")
 
 
-def load_encoder(found: ModelReference) -> Any:
-    """Load the bare encoder in evaluation mode, float32."""
+def load_encoder(found: ModelReference) -> tuple[Any, Any]:
+    """Load the bare encoder in evaluation mode, float32, and its tokenizer.
+
+    The tokenizer must know how to pad, which those of generators often do not.
+    """
     from transformers import AutoModel
 
     with readable(found, role=" as an encoder"):
+        _, tokenizer = config_and_tokenizer(found)
+        need_padding(tokenizer, found)
         model, _ = load_weights(AutoModel, found, dtype="float32")
     if getattr(model.config, "is_encoder_decoder", False):
         raise ParameterError("model", found.name, "is an encoder-decoder", "Use an encoder, such as BERT or RoBERTa.")
-    return model.eval()
+    return model.eval(), tokenizer
 
 
 def load_classifier(
@@ -234,3 +239,23 @@ def code_lock(trust: bool, cache: Path) -> AbstractContextManager[object]:
         return nullcontext()
     cache.mkdir(parents=True, exist_ok=True)
     return FileLock(cache / "model_code.lock")
+
+
+def lent(key: Hashable, make: Callable[[], T]) -> T:
+    """Return the object of this key that another session holds, or else a new one.
+
+    It lives as long as a session holds it, and no longer. Sessions of other threads have their own: a session may write
+    to what it holds while it runs a cell, so long as the next cell, of whichever session, does not depend on it.
+
+    Parameters
+    ----------
+    key
+        Everything that `make` depends on.
+    make
+        Makes the object; it can be weakly referenced.
+    """
+    thread_key = (threading.get_ident(), key)
+    thing: T | None = _LENT.get(thread_key)
+    if thing is None:
+        thing = _LENT[thread_key] = make()
+    return thing

@@ -10,9 +10,11 @@ import numpy.typing as npt
 import torch
 
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
 
 CHUNK = 10_000
+LONGER_THAN_ANY = 10**6
 
 
 class Tokens:
@@ -52,7 +54,8 @@ class Tokens:
 
     def stacked(self, positions: IntArray, width: int = 0) -> torch.Tensor:
         """Return the model's inputs, one below the other, padded to the longest or to a `width` that none exceeds."""
-        spans = self._spans(positions)
+        rows = (positions[:, None] * self.rows + np.arange(self.rows)).ravel()
+        spans = [np.arange(self.starts[row], self.starts[row + 1]) for row in rows]
         lengths = np.array([len(span) for span in spans])
         inside = np.arange(width or int(lengths.max())) < lengths[:, None]
         shape = inside.shape if self.rows == 1 else (len(positions), self.rows, inside.shape[1])
@@ -67,11 +70,6 @@ class Tokens:
     def by_length(self, positions: IntArray, size: int) -> list[IntArray]:
         """Cut examples into batches of like length, the longest first; return indices *into* `positions`."""
         return batches(np.argsort(-self.lengths[positions], kind="stable"), size)
-
-    def _spans(self, positions: IntArray) -> list[IntArray]:
-        """Return where the tokens of each row of some examples stand."""
-        rows = (positions[:, None] * self.rows + np.arange(self.rows)).ravel()
-        return [np.arange(self.starts[row], self.starts[row + 1]) for row in rows]
 
 
 def batches(order: IntArray, size: int) -> list[IntArray]:
@@ -110,3 +108,59 @@ def check_length(max_length: int, tokenizer: Any, config: Any) -> None:
     limit = min(int(number) for number in limits if number)
     if max_length > limit:
         raise ParameterError("hyperparameters.max_length", max_length, f"the model takes at most {limit} tokens")
+
+
+def inputs_of(task: Task, tokenizer: Any, max_length: int, truncation: bool, *, decoder: bool) -> Tokens:
+    """Tokenise a task, once for all cells.
+
+    Parameters
+    ----------
+    task
+        One or two text columns. Of a multiple choice each example becomes a pair a choice: what the choices have in
+        common, and the choice (Zhou et al. 2025, appendix A.2).
+    tokenizer
+        Of `transformers`.
+    max_length, truncation
+        Most tokens of a row, and whether longer rows are cut; of a pair, the longer text first.
+    decoder
+        Nothing but token numbers is kept; and a line break stands between the texts of a pair if the tokenizer puts
+        nothing there.
+
+    Raises
+    ------
+    ParameterError
+        If rows are longer than allowed and may not be cut.
+    """
+    columns = columns_of(task, " " if tokenizer.sep_token is None else f" {tokenizer.sep_token} ")
+    if decoder and len(columns) == 2 and _glued(tokenizer):
+        columns = (columns[0], tuple(f"\n{text}" for text in columns[1]))
+    tokens = tokenise(tokenizer, columns, max_length if truncation else LONGER_THAN_ANY)
+    if longer := int((tokens.lengths > max_length).sum()):
+        longest = f"max_length={max_length} (the longest has {int(tokens.lengths.max())} tokens)"
+        allowed = f"{longer} of {len(tokens.lengths)} sequences are longer than {longest}"
+        raise ParameterError("hyperparameters.truncation", "false", allowed, "Raise max_length, or let them be cut.")
+    names = ["input_ids"] if decoder else list(tokens.columns)
+    chosen = {name: tokens.columns[name] for name in names}
+    return Tokens(chosen, tokens.starts, tokens.padding, len(task.choices) or 1)
+
+
+def columns_of(task: Task, separator: str) -> tuple[Sequence[str], ...]:
+    """Return the text columns of all rows: one, or two of pairs.
+
+    Of a multiple choice the columns that the choices have in common are joined by `separator`.
+    """
+    if not task.form.has_choices:
+        return task.texts
+    common = [separator.join(parts) for parts in zip(*task.texts, strict=True)]
+    choices = len(task.choices)
+    return (
+        [text for text in common for _ in range(choices)],
+        [text for row in zip(*task.choices, strict=True) for text in row],
+    )
+
+
+def _glued(tokenizer: Any) -> bool:
+    """Return whether nothing stands between the texts of a pair."""
+    columns = tokenizer("a", "b").sequence_ids()
+    first, second = len(columns) - 1 - columns[::-1].index(0), columns.index(1)
+    return bool(second == first + 1)

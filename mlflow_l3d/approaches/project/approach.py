@@ -11,17 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from mlflow_l3d.approaches.command.approach import HIGHEST_SEED, OTHER_KINDS, Command
+from mlflow_l3d.approaches.command.approach import OTHER_KINDS, Command
 from mlflow_l3d.approaches.command.template import HERE, OUTPUT, Template, environment, factors_of, listed, run
 from mlflow_l3d.approaches.command.written import PREDICTIONS, Written, read, warn_once
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
-from mlflow_l3d.approaches.own_parameters import ProjectParameters
 from mlflow_l3d.approaches.project import store
-from mlflow_l3d.approaches.project.entry_points import EntryPoint, entry_point
-from mlflow_l3d.approaches.project.located import ENV_MANAGERS, LOCAL, Located, located
+from mlflow_l3d.approaches.project.mlproject import ENV_MANAGERS, LOCAL, EntryPoint, Located, entry_point, located
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
-from mlflow_l3d.paths import cache_folder
+from mlflow_l3d.paths import cache_folder, file_hash
 from mlflow_l3d.privacy import public_text, public_value
 
 SEEDED: Final = ("random.seed", "numpy.random.seed", "torch.manual_seed")
@@ -103,7 +101,7 @@ class Project(Command):
     what = "the project"
     otherwise = "log it"
     not_in_key = ""
-    parameters = (*ProjectParameters.__annotations__, "metric")
+    parameters = ("uri", "entry_point", "project_parameters", "metric")
     hyperparameters: Mapping[str, Hyperparameter] = {
         **Command.hyperparameters,
         "files": Hyperparameter("", "files and folders outside the project whose content decides results"),
@@ -146,7 +144,8 @@ class Project(Command):
             If the project, its entry point or a parameter of it is not there.
         """
         place, _ = self._project(hyperparameters)
-        named = {**self.template.files(), **self.template.more_files(listed(hyperparameters["files"]))}
+        named = {word: file_hash(path) for word, path in self.template.named().items()}
+        named |= self.template.more_files(listed(hyperparameters["files"]))
         files = {"project": place.files, "named": [(Path(name).name, content) for name, content in named.items()]}
         settings: dict[str, object] = {"entry_point": self.entry_point, "parameters": _public(self.given)}
         if names := listed(hyperparameters["environment"]):
@@ -222,7 +221,7 @@ class Project(Command):
 
     def _values(self, seeds: Mapping[str, int], output: Path, point: EntryPoint) -> dict[str, str]:
         """Return the parameters of one run; files that are named from here have whole paths."""
-        places = {**{name: seeds[name] % HIGHEST_SEED for name in self.factors}, OUTPUT: output, HERE: self.here}
+        places = {**self.small_seeds(seeds), OUTPUT: output, HERE: self.here}
         values = {name: value.format_map(places) for name, value in self.given.items()}
         for name in point.paths & {*values}:
             if (path := (self.here / values[name]).resolve()).exists():

@@ -7,17 +7,20 @@ equal those of MLflow 1 to 3; importing MLflow in every worker would take longer
 
 from __future__ import annotations
 
+import math
 import shutil
 import sqlite3
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
 from mlflow_l3d.approaches.command.template import run
+from mlflow_l3d.approaches.command.written import warn_once
 from mlflow_l3d.cells.cell import Logged
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.paths import private_folder
+from mlflow_l3d.paths import cache_folder, private_folder
 from mlflow_l3d.privacy import public_value
 
 STORE: Final = "mlflow.db"
@@ -30,6 +33,10 @@ from mlflow import MlflowClient
 client = MlflowClient("sqlite:///" + sys.argv[1])
 client.create_run(client.create_experiment("project"))
 """
+
+_LAST_METRICS: Final = """SELECT key, value, max(is_nan), count(DISTINCT value) FROM latest_metrics JOIN runs
+USING (run_uuid) WHERE run_uuid NOT IN (SELECT run_uuid FROM tags WHERE key = 'mlflow.parentRunId')
+GROUP BY key ORDER BY start_time, timestamp, key"""
 
 
 def template(kept: Path, environment: Mapping[str, str]) -> Path:
@@ -111,3 +118,29 @@ def artifacts(folder: Path, most: float, without: tuple[str, ...]) -> tuple[dict
         elif name not in without:
             contents[name] = (folder / name).read_bytes()
     return contents, left_out
+
+
+def tracking(folder: Path, environment: Mapping[str, str], *, ready: bool) -> dict[str, str]:
+    """Return the variables that lead MLflow to a store in a folder, made beforehand if it is to be `ready`."""
+    artifacts = folder / "artifacts"
+    if ready:
+        kept = cache_folder() / "projects" / f"store-{metadata.version('mlflow-skinny')}.db"
+        fresh(template(kept, environment), folder, artifacts)
+    uri = f"sqlite:///{folder / STORE}"
+    return {"MLFLOW_TRACKING_URI": uri, "_MLFLOW_SERVER_ARTIFACT_ROOT": artifacts.as_uri()}
+
+
+def logged_metrics(folder: Path) -> dict[str, float]:
+    """Return the last values of the metrics in the store of a folder, without those of nested runs.
+
+    A metric is left out if runs logged different values of it: nobody knows which of them is the score.
+    """
+    metrics: dict[str, float] = {}
+    with suppress(sqlite3.Error), closing(sqlite3.connect(folder / STORE)) as tables:
+        for name, value, is_nan, count in tables.execute(_LAST_METRICS).fetchall():
+            if count > 1:
+                why = f"{count} MLflow runs of one process logged different values"
+                warn_once(f"{name} is not used: {why}. Nest all but one")
+            elif not name.startswith("system/"):
+                metrics[name] = math.nan if is_nan else float(value)
+    return metrics

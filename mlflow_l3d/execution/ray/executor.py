@@ -15,7 +15,7 @@ from mlflow_l3d.errors import L3DError, imported, logger
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.environment import WORKER_ENVIRONMENT, alive
 from mlflow_l3d.execution.processes import PoolExecutor, complete, pickled
-from mlflow_l3d.execution.ray.actor import CellActor, Here
+from mlflow_l3d.execution.worker import CellActor, Here
 from mlflow_l3d.execution.workers import Ended, Message, Pool, Worker
 
 if TYPE_CHECKING:
@@ -222,12 +222,8 @@ def connected(options: Mapping[str, Any]) -> Any:
 class RayExecutor(PoolExecutor):
     """Runs cells in actors of a Ray cluster, usually as many as it has room for, also while it grows."""
 
-    options = OPTIONS
+    pool, options = ActorPool, OPTIONS
     gpu_options = ("num_gpus",)
-
-    def open_pool(self) -> ActorPool:
-        """Return the pool."""
-        return ActorPool(self._job, self._workers, self._given)
 
     @staticmethod
     def on_worker(function: Callable[..., Any], *arguments: object, options: Mapping[str, Value]) -> Any:

@@ -244,18 +244,13 @@ class SubmititExecutor(PoolExecutor):
         If there is no number of workers.
     """
 
-    options = OPTIONS
+    pool, options = TaskPool, OPTIONS
     gpu_options = ("gpus_per_node",)
 
     def __init__(self, *, job: Job, workers: int | None = None, options: Mapping[str, Value] | None = None) -> None:
         super().__init__(job=job, workers=workers, options=options)
         if workers is None:
             raise ParameterError("workers", "auto", "must be a number with executor=submitit", "Each is an array task.")
-
-    def open_pool(self) -> TaskPool:
-        """Return the pool."""
-        assert self._workers is not None
-        return TaskPool(self._job, self._workers, self._given)
 
     @staticmethod
     def on_worker(function: Callable[..., Any], *arguments: object, options: Mapping[str, Value]) -> Any:

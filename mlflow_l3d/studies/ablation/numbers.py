@@ -19,24 +19,15 @@ from mlflow_l3d.metrics.classification import F1_MACRO, occurring
 from mlflow_l3d.metrics.known import registered, score
 
 NUMBERS: Final = (
-    "score_mean",
-    "score_std",
-    "contributed_std",
-    "mitigated_std",
-    "importance",
+    *("score_mean", "score_std", "contributed_std", "mitigated_std", "importance"),
     *with_interval("importance_corrected"),
 )
 """What is computed for every setting and factor; the golden model has the first two."""
 _BOTH: Final = ["label", "prediction"]
 ABLATION_COLUMNS: Final = (
-    "mitigation_runs",
-    "investigation_runs",
-    "test_examples",
-    "repeat",
-    "factor",
+    *("mitigation_runs", "investigation_runs", "test_examples", "repeat", "factor"),
     *NUMBERS,
-    "golden_runs",
-    "share_of_baseline",
+    *("golden_runs", "share_of_baseline"),
 )
 
 

@@ -10,7 +10,7 @@ from typing import Final, Unpack
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.comparison.system import ANSWERS
+from mlflow_l3d.analysis.comparison.predictions import ANSWERS
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.importance.verdicts import joint_level
 from mlflow_l3d.analysis.intervals import LEVEL
@@ -27,9 +27,8 @@ from mlflow_l3d.studies.ablation.report import ablation_document, range_table, s
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.comparison.parents import Parent
 from mlflow_l3d.studies.comparison.reading import answers_of_cells, answers_of_parent
-from mlflow_l3d.studies.files import save_report, temporary_folder, write_tables
+from mlflow_l3d.studies.files import save_result, write_tables
 from mlflow_l3d.studies.investigation.evaluate import check_metric, metric_of, planned_by
-from mlflow_l3d.studies.result_file import write_result
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
@@ -132,15 +131,11 @@ def ablation(parent_run_id: str = "latest", **options: Unpack[AblationOptions]) 
         if project_run.run_id is None:
             return ablation
         title = f"ablation: {recorded.parent.info.run_name or run_id}"
-        with (
-            temporary_folder() as folder,
-            auxiliary_run(client, project_run.take(), role="ablation", title=title, parameters=asked.texts) as opened,
-        ):
+        with auxiliary_run(client, project_run.take(), role="ablation", title=title, parameters=asked.texts) as run:
             tags = {names.OF_INVESTIGATION: run_id, names.NOTE: ablation.note()}
-            write_result(folder, ablation)
-            save_report(folder, names.REPORT, ablation.report())
+            save_result(run.folder, ablation)
             frame = ablation.to_frame().replace([np.inf, -np.inf], np.nan)
-            opened.finish(folder, metrics={}, tags=tags, tables=write_tables(folder, {FRAME_FILE: frame}))
+            run.finish(metrics={}, tags=tags, tables=write_tables(run.folder, {FRAME_FILE: frame}))
     return ablation
 
 

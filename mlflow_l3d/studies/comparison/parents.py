@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from mlflow_l3d.approaches.command.options import options_of
+from mlflow_l3d.approaches.command.template import options_of
 from mlflow_l3d.designs import all_designs
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric

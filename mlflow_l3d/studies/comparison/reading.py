@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.comparison.covariance import within_settings
-from mlflow_l3d.analysis.comparison.system import Predictions, System, graded, join_predictions, systems
+from mlflow_l3d.analysis.comparison.predictions import Predictions, graded, join_predictions, systems
+from mlflow_l3d.analysis.comparison.system import System, within_settings
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.intervals import IntArray
-from mlflow_l3d.designs.analyse import Planned
+from mlflow_l3d.designs import Planned
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.comparison.parents import Parent

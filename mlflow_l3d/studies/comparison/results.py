@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 
 import pandas as pd
 
+from mlflow_l3d.analysis.comparison.compare import SelfCheck
 from mlflow_l3d.analysis.comparison.results import Comparison
-from mlflow_l3d.analysis.comparison.self_check import SelfCheck
 from mlflow_l3d.analysis.intervals import known, with_interval
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import unit_of
@@ -17,8 +17,7 @@ from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.comparison.report import comparison_document
 from mlflow_l3d.studies.comparison.report.words import ComparedParent, advice_on
-from mlflow_l3d.studies.files import save_report, temporary_folder, write_json, write_tables
-from mlflow_l3d.studies.result_file import write_result
+from mlflow_l3d.studies.files import save_result, write_json, write_tables
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import AuxiliaryRun
@@ -117,11 +116,9 @@ def finish_comparison(opened: AuxiliaryRun, compared: ComparedRuns, tags: Mappin
     ]
     note = report.description(report.about, *report.notes, "\n".join(links))
     tags = {names.INVESTIGATIONS: ",".join(each.run_id for each in compared.parents), names.NOTE: note, **tags}
-    with temporary_folder() as folder:
-        frame.to_csv(folder / "differences.csv", index=False)
-        compared.scores.to_parquet(folder / "scores.parquet", index=False)
-        write_json(folder / "comparison.json", document, indent=2)
-        write_result(folder, compared)
-        save_report(folder, names.REPORT, report)
-        tables = write_tables(folder, {f"{name}.json": each for name, each in frames.items()})
-        opened.finish(folder, metrics=compared.metrics(), tags=tags, tables=tables)
+    frame.to_csv(opened.folder / "differences.csv", index=False)
+    compared.scores.to_parquet(opened.folder / "scores.parquet", index=False)
+    write_json(opened.folder / "comparison.json", document, indent=2)
+    save_result(opened.folder, compared)
+    tables = write_tables(opened.folder, {f"{name}.json": each for name, each in frames.items()})
+    opened.finish(metrics=compared.metrics(), tags=tags, tables=tables)

@@ -12,8 +12,7 @@ from typing import Any, Unpack
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.comparison.compare import compare_systems
-from mlflow_l3d.analysis.comparison.self_check import SelfCheck, halves, swapped
+from mlflow_l3d.analysis.comparison.compare import SelfCheck, compare_systems, halves, swapped
 from mlflow_l3d.analysis.comparison.system import System, paired
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
@@ -25,6 +24,7 @@ from mlflow_l3d.studies.comparison.parameters import COMPARE, CompareOptions
 from mlflow_l3d.studies.comparison.parents import Parent, by_task, metric_of, read_parents, requests
 from mlflow_l3d.studies.comparison.reading import importances_of_differences, read_runs, systems_of
 from mlflow_l3d.studies.comparison.results import ComparedRuns, finish_comparison
+from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.investigation.run import InvestigationStudy
 from mlflow_l3d.studies.judged.results import JudgedComparison
@@ -101,8 +101,7 @@ def compare(
             asked = {name: arguments[name] for name in ("metric", "level")}
             return compare_judged(*run_ids, smallest_effect=effect, **asked, project_run=project_run.take())
         parents = None if studies else matched(client, run_ids, arguments)
-        opening = auxiliary_run(client, project_run.take(), role="compare", title="comparison", parameters=typed)
-        with opening as opened:
+        with auxiliary_run(client, project_run.take(), role="compare", title="comparison", parameters=typed) as opened:
             if parents is None:
                 run_ids = [studies[at].run().run_id if at in studies else str(each) for at, each in enumerate(systems)]
                 parents = matched(client, run_ids, arguments)
@@ -137,7 +136,8 @@ def compare_into(client: Client, run_id: str, run_ids: Sequence[str], options: M
     arguments = read_arguments(options, COMPARE)
     compared = compare_parents(client, matched(client, run_ids, arguments), arguments, run_id)
     tags = {names.ROLE: "compare", names.SCHEMA_TAG: names.SCHEMA}
-    finish_comparison(AuxiliaryRun(client, run_id), compared, tags)
+    with temporary_folder() as folder:
+        finish_comparison(AuxiliaryRun(client, run_id, folder), compared, tags)
     return compared
 
 

@@ -11,22 +11,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.consistency.agreement.kinds import NOTHING, NUMBERS, WHOLE, kind_of_column
+from mlflow_l3d.analysis.consistency.choice import NOTHING, NUMBERS, WHOLE, kind_of_column
 from mlflow_l3d.analysis.cure.remedy import Range, Remedy
-from mlflow_l3d.analysis.importance.checks.shape import MANY, guessing_runs
 from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.importance.shape import MANY, guessing_runs
 from mlflow_l3d.analysis.importance.tables import known_std, population_std, std_interval
 from mlflow_l3d.analysis.intervals import FloatArray
-from mlflow_l3d.designs.analyse import Planned, analyse
+from mlflow_l3d.designs import Planned
+from mlflow_l3d.designs.analyse import analyse
 from mlflow_l3d.designs.layout import SEED
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.investigation.evaluate import check_metric, metric_of, planned_by, recorded_about
-from mlflow_l3d.studies.investigation.members import Form, MemberRows, chosen_by_other, drawn_factors, run_predictions
-from mlflow_l3d.studies.investigation.remedies import spread_of
+from mlflow_l3d.studies.investigation.remedies import MemberRows, chosen_by_other, drawn_factors, spread_of
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client, Run
+from mlflow_l3d.tracking.earlier.predictions import Form, run_predictions
 from mlflow_l3d.tracking.earlier.reader import ended, read_investigation, read_predictions
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, TypedDict
 
-from mlflow_l3d.annotations import Of
-from mlflow_l3d.parameters.declaration import Auto, Parameters, declared
+from mlflow_l3d.parameters.declaration import Auto, Of, Parameters, declared
 from mlflow_l3d.parameters.shared import PARENT, Place
 from mlflow_l3d.parameters.verbs import Verb
 
@@ -58,5 +57,5 @@ VERB = Verb(
     usual="parent_run_id verify budget runs metric",
     order=55,
     plans="mlflow_l3d.studies.cure.run:plan_cure",
-    returns=("mlflow_l3d.studies.cure.results:Cure",),
+    returns=("mlflow_l3d.studies.cure.run:Cure",),
 )

@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from mlflow_l3d.analysis.cure.predict import fixed, pairs, report_mean
-from mlflow_l3d.analysis.cure.rank import helping
-from mlflow_l3d.analysis.cure.remedy import MEASURED, MOST_PAIRS, Prediction, Range, Remedy
+from mlflow_l3d.analysis.cure.remedy import MEASURED, MOST_PAIRS, Prediction, Range, Remedy, helping
 from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.results import Importance
-from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.approaches.cured.approach import Cured
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.checks import execution
 from mlflow_l3d.parameters.cures import read_remedy
 from mlflow_l3d.parameters.declaration import Arguments, read_arguments
-from mlflow_l3d.parameters.setup import Setup
 from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.report.remedies import remedy_words
 from mlflow_l3d.studies.base import expected_workers
-from mlflow_l3d.studies.budget import Budget
-from mlflow_l3d.studies.cure.changed import cured_key, predict_changed
-from mlflow_l3d.studies.cure.data import data_remedies, labels_remedy
 from mlflow_l3d.studies.cure.gather import Gathered, gather
 from mlflow_l3d.studies.cure.parameters import CURE
+from mlflow_l3d.studies.cure.remedies import cured_key, data_remedies, labels_remedy, predict_changed
+from mlflow_l3d.studies.dry_run import Budget
 from mlflow_l3d.studies.gate.golden import GoldenRequest
 from mlflow_l3d.studies.gate.sides import Side, recorded_side
 from mlflow_l3d.studies.investigation.remedies import predicted
@@ -43,37 +40,25 @@ class CureRequest:
 
     Attributes
     ----------
+    client
+        The tracking server.
     arguments
         Every parameter.
     gathered
         What the parent run shows.
-    predictions
-        All remedies, best first.
-    reasons
-        What could not be predicted, one line each.
-    tried
-        Those of which golden runs were trained before.
     side
         The golden runs of the parent.
     golden
         Those that remedies are compared with, if more can be trained.
-    stored
-        Golden runs of the parent, if more can be trained.
-    each
-        Trainings behind one run of the parent: more than one if it is cured.
     budget
         The most that is trained.
     """
 
+    client: Client
     arguments: Arguments
     gathered: Gathered
-    predictions: tuple[Prediction, ...]
-    reasons: tuple[str, ...]
-    tried: tuple[Prediction, ...]
     side: Side
     golden: GoldenRequest | None
-    stored: int
-    each: int
     budget: Budget
 
     @property
@@ -81,6 +66,22 @@ class CureRequest:
         """Name of the run."""
         parent = self.gathered.parent
         return f"cure: {parent.info.run_name or parent.info.run_id}"
+
+    @property
+    def stored(self) -> int:
+        """Golden runs of the parent, if more can be trained."""
+        return 0 if self.golden is None else len(self.side.cells)
+
+    @property
+    def each(self) -> int:
+        """Trainings behind one run of the parent: more than one if it is cured."""
+        if self.golden is not None:
+            approach = self.golden.setup.approach
+            remedy = approach.remedy if isinstance(approach, Cured) else Remedy("training")
+        else:
+            text = own_parameter(self.gathered.parent, "cure") or ""
+            remedy = read_remedy(text) if text.startswith("{") else Remedy("training")
+        return 2 if remedy.kind == "active" else remedy.members
 
     @property
     def workers(self) -> int:
@@ -92,6 +93,59 @@ class CureRequest:
         """The smallest effect in the unit of the scores."""
         effect = self.arguments["smallest_effect"]
         return self.gathered.spread.value / 2 if effect == "auto" else effect / unit_of(self.gathered.metric).scale
+
+    @property
+    def predictions(self) -> tuple[Prediction, ...]:
+        """All remedies, best first."""
+        return self._predicted[0]
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """What could not be predicted, one line each."""
+        return self._predicted[1]
+
+    @cached_property
+    def _predicted(self) -> tuple[tuple[Prediction, ...], tuple[str, ...]]:
+        gathered, golden, most_members = self.gathered, self.golden, self.arguments["most_members"]
+        spread, metric, members, each_run = gathered.spread, gathered.metric, gathered.members, self.each
+        plain = self.side.scores(metric.name, 0 if golden is None else golden.runs)
+        shown = members, metric, gathered.classes, spread, gathered.golden
+        predictions, reasons = predicted(*shown, most_members=most_members)
+        if spread.value > 0:
+            predictions += report_mean(spread, over=members.over, most_members=most_members)
+            predictions += [fixed(name, spread, _main_share(each)) for name, each in gathered.importances.items()]
+        if gathered.chosen_by:
+            reasons.append(f"Runs report validation {gathered.chosen_by}, which would choose the best of several.")
+        if each_run > 1:
+            reasons.append(f"A run is {each_run} trainings already: the parent run is cured. They are counted.")
+        labels = [*labels_remedy(self.client, gathered, golden, plain)]
+        by_data = [*labels, *data_remedies(gathered, None if golden is None else golden.setup.task)]
+        reasons += [f"{remedy_words(each.remedy)}: {each.reason}." for each in by_data if each.basis == "unknown"]
+        predictions += [each for each in by_data if each.basis != "unknown" or (each in labels and golden is not None)]
+        for at, each in enumerate(predictions):
+            seconds = each.seconds if each.seconds > 0 else gathered.seconds * each.trainings
+            predictions[at] = replace(each, seconds=seconds, trainings=each_run * each.trainings)
+        predictions += pairs(predictions)
+        if golden is not None:
+            setup = golden.setup
+            remedies = [*gathered.in_order(setup.approach.remedies(setup.task, setup.hyperparameters))]
+            if members.has_scores and gathered.classes and "label_selection" in setup.all_factors:
+                remedies.append(Remedy("active", trainings=2))
+            for remedy in remedies:
+                changed = predict_changed(self.client, gathered, golden, plain, remedy, most_members)
+                trainings = each_run * remedy.trainings
+                predictions += [replace(each, trainings=trainings * each.trainings) for each in changed]
+        return tuple(predictions), tuple(reasons)
+
+    @cached_property
+    def tried(self) -> tuple[Prediction, ...]:
+        """Those of which golden runs were trained before, to the end or not."""
+        if (golden := self.golden) is None:
+            return ()
+        begun = search(self.client, None, condition({names.ROLE: golden.role}))
+        keys = {run.data.tags.get(names.INVESTIGATION_KEY) for run in begun}
+        alone = (each for each in self.predictions if each.remedy.can_be_trained and not each.also)
+        return tuple(each for each in alone if cured_key(golden, each.remedy) in keys)
 
     def ranked(self) -> list[Prediction]:
         """Return the remedies that may be verified: those that were tried before, and the others.
@@ -109,13 +163,19 @@ class CureRequest:
         return sorted([*ranked, *tried], key=lambda each: (each not in self.tried, each.remedy.needs_labels))
 
     def chosen(self) -> list[Prediction]:
-        """Return the remedies that may be verified, best first; if one is named, it alone."""
-        name = self.arguments["remedy"]
-        return self.ranked() if name == "auto" else [_named(self.predictions, name)]
+        """Return the remedies that may be verified, best first; if one is named, as reports name it, that alone."""
+        if (name := self.arguments["remedy"]) == "auto":
+            return self.ranked()
+        alone = (each for each in self.predictions if each.remedy.can_be_trained and not each.also)
+        named = [each for each in alone if remedy_words(each.remedy) == name]
+        if len(named) != 1:
+            allowed = f"must be auto, or what reports call one remedy: {len(named)} have this name"
+            raise ParameterError("remedy", name, allowed, "Run cure without it to see all.")
+        return named
 
 
 def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> CureRequest:
-    """Check the parameters of `cure`, read what they name, and predict.
+    """Check the parameters of `cure`, and read what they name.
 
     Raises
     ------
@@ -127,12 +187,10 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
     run_id = latest_investigation(client, status="FINISHED") if latest else whole_id(client, typed["parent_run_id"])
     budget, gathered = Budget.parse(typed["budget"]), gather(client, run_id, typed["metric"])
     side = _side(client, gathered, getattr(parent, "request", None), typed)
-    golden = side.request
-    each, stored = _trainings(gathered, golden), 0 if golden is None else len(side.cells)
-    runs = min(stored, MOST_PAIRS) if typed["runs"] == "auto" else typed["runs"]
-    golden = None if golden is None else replace(golden, runs=runs, metric=gathered.metric)
-    plain = side.scores(gathered.metric.name, runs)
-    predictions, reasons = _predictions(client, gathered, golden, plain, each, typed["most_members"])
+    golden, stored = side.request, len(side.cells)
+    if golden is not None:
+        runs = min(stored, MOST_PAIRS) if typed["runs"] == "auto" else typed["runs"]
+        golden = replace(golden, runs=runs, metric=gathered.metric)
     if typed["verify"]:
         if side.cells.empty:
             raise ParameterError("verify", typed["verify"], side.reason, "Use verify=0.")
@@ -140,127 +198,43 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
             allowed = f"needs more golden runs of run {run_id}, which cannot be trained here: {side.reason}"
             fix = "Use verify=0, or in Python cure(result, verify=1)."
             raise ParameterError("verify", typed["verify"], allowed, fix)
-        if runs > stored:
+        if golden.runs > stored:
             allowed = f"run {run_id} has {stored} golden runs to compare with"
-            raise ParameterError("runs", runs, allowed, "Name fewer, or investigate it with more golden_runs.")
-    if typed["remedy"] != "auto":
-        _named(predictions, typed["remedy"])
-    return CureRequest(
-        arguments=typed.changed(parent_run_id=run_id),
-        gathered=gathered,
-        predictions=tuple(predictions),
-        reasons=tuple(reasons),
-        tried=tuple(() if golden is None else _tried(client, golden, predictions)),
-        side=side,
-        golden=golden,
-        stored=stored,
-        each=each,
-        budget=budget,
+            raise ParameterError("runs", golden.runs, allowed, "Name fewer, or investigate it with more golden_runs.")
+    arguments = typed.changed(parent_run_id=run_id)
+    request = CureRequest(
+        client=client, arguments=arguments, gathered=gathered, side=side, golden=golden, budget=budget
     )
-
-
-def _tried(client: Client, plain: GoldenRequest, predictions: Iterable[Prediction]) -> Iterator[Prediction]:
-    """Yield the remedies of which golden runs were trained, to the end or not."""
-    begun = search(client, None, condition({names.ROLE: plain.role}))
-    keys = {run.data.tags.get(names.INVESTIGATION_KEY) for run in begun}
-    for each in predictions:
-        if each.remedy.can_be_trained and not each.also and cured_key(plain, each.remedy) in keys:
-            yield each
-
-
-def _named(predictions: Sequence[Prediction], name: str) -> Prediction:
-    """Return the one remedy that reports name so."""
-    can_be = [each for each in predictions if each.remedy.can_be_trained and not each.also]
-    named = [each for each in can_be if remedy_words(each.remedy) == name]
-    if len(named) != 1:
-        allowed = f"must be auto, or what reports call one remedy: {len(named)} have this name"
-        raise ParameterError("remedy", name, allowed, "Run cure without it to see all.")
-    return named[0]
+    request.chosen()  # before any run starts
+    return request
 
 
 def _side(client: Client, gathered: Gathered, request: Any, typed: Arguments) -> Side:
     """Return the golden runs of a parent, and with what more are trained; see :attr:`CureRequest.golden`.
 
-    `request` belongs to a result in this process, whose approach and task may be objects.
+    `request` belongs to a result in this process, whose approach and task may be objects, and whose device is decided.
     """
     try:
         machine = {name: typed.texts[name] for name in PLACE}
         side = recorded_side(client, "parent_run_id", str(gathered.parent.info.run_id), gathered.cells, **machine)
     except ParameterError as error:
         return Side("parent_run_id", "", {}, reason=str(error))
-    if request is not None and side.request is None:
-        golden = GoldenRequest(
-            given=request.given,
-            setup=_placed(request.setup, typed),
-            metric=request.metric,
-            context_key=request.context_key,
-            key=request.key,
-            root_seed=int(request.given["root_seed"]),
-            phase=side.phase,
-        )
-        side = replace(side, request=golden)
-    return side
-
-
-def _placed(setup: Setup, typed: Arguments) -> Setup:
-    """Return the setup of a result in this process with the executor that is asked for; its device is decided."""
+    if request is None or side.request is not None:
+        return side
     asked = {name for name in PLACE if typed.texts[name] != CURE[name].default}
     for name in sorted(asked & {"device", "deterministic", "store_scores"}):
         allowed = "has no effect on the result of an object"
         raise ParameterError(name, typed.texts[name], allowed, "Leave it out, or investigate it so.")
-    if not asked:
-        return setup
-    return replace(setup, how=execution(typed))
-
-
-def _trainings(gathered: Gathered, golden: GoldenRequest | None) -> int:
-    """Return the trainings behind one run of the parent."""
-    if golden is not None:
-        approach = golden.setup.approach
-        remedy = approach.remedy if isinstance(approach, Cured) else Remedy("training")
-    else:
-        text = own_parameter(gathered.parent, "cure") or ""
-        remedy = read_remedy(text) if text.startswith("{") else Remedy("training")
-    return 2 if remedy.kind == "active" else remedy.members
-
-
-def _predictions(
-    client: Client,
-    gathered: Gathered,
-    golden: GoldenRequest | None,
-    plain: FloatArray,
-    each_run: int,
-    most_members: int,
-) -> tuple[list[Prediction], list[str]]:
-    """Return what is predicted of each remedy, best first, and in one line each what is not."""
-    spread, metric, members = gathered.spread, gathered.metric, gathered.members
-    shown = members, metric, gathered.classes, spread, gathered.golden
-    predictions, reasons = predicted(*shown, most_members=most_members)
-    if spread.value > 0:
-        predictions += report_mean(spread, over=members.over, most_members=most_members)
-        predictions += [fixed(name, spread, _main_share(each)) for name, each in gathered.importances.items()]
-    if gathered.chosen_by:
-        reasons.append(f"Runs report validation {gathered.chosen_by}, which would choose the best of several.")
-    if each_run > 1:
-        reasons.append(f"A run is {each_run} trainings already: the parent run is cured. They are counted.")
-    labels = [*labels_remedy(client, gathered, golden, plain)]
-    by_data = [*labels, *data_remedies(gathered, None if golden is None else golden.setup.task)]
-    reasons += [f"{remedy_words(each.remedy)}: {each.reason}." for each in by_data if each.basis == "unknown"]
-    predictions += [each for each in by_data if each.basis != "unknown" or (each in labels and golden is not None)]
-    for at, each in enumerate(predictions):
-        seconds = each.seconds if each.seconds > 0 else gathered.seconds * each.trainings
-        predictions[at] = replace(each, seconds=seconds, trainings=each_run * each.trainings)
-    predictions += pairs(predictions)
-    if golden is not None:
-        setup = golden.setup
-        remedies = [*gathered.in_order(setup.approach.remedies(setup.task, setup.hyperparameters))]
-        if members.has_scores and gathered.classes and "label_selection" in setup.all_factors:
-            remedies.append(Remedy("active", trainings=2))
-        for remedy in remedies:
-            changed = predict_changed(client, gathered, golden, plain, remedy, most_members)
-            trainings = each_run * remedy.trainings
-            predictions += [replace(each, trainings=trainings * each.trainings) for each in changed]
-    return predictions, reasons
+    golden = GoldenRequest(
+        given=request.given,
+        setup=replace(request.setup, how=execution(typed)) if asked else request.setup,
+        metric=request.metric,
+        context_key=request.context_key,
+        key=request.key,
+        root_seed=int(request.given["root_seed"]),
+        phase=side.phase,
+    )
+    return replace(side, request=golden)
 
 
 def _main_share(record: Importance) -> Range:

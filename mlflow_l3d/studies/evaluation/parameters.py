@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Final, Literal, TypedDict
 
-from mlflow_l3d.annotations import Of
-from mlflow_l3d.parameters.declaration import Auto, Parameters, declared
+from mlflow_l3d.parameters.declaration import Auto, Of, Parameters, declared
 from mlflow_l3d.parameters.shared import PARENT, Names, Settings
 from mlflow_l3d.parameters.verbs import Verb
 
@@ -127,12 +126,12 @@ EVALUATE_VERB = Verb(
 DELETE_VERB = Verb(
     "delete",
     DELETE,
-    "mlflow_l3d.studies.evaluation.deletion:delete",
+    "mlflow_l3d.studies.evaluation.finished:delete",
     "delete a parent run with its children",
     is_study=False,
     in_project=False,
     asks=True,
     examples=("delete --parent-run-id RUN_ID",),
     order=130,
-    returns=("mlflow_l3d.studies.evaluation.deletion:Deletion",),
+    returns=("mlflow_l3d.studies.evaluation.finished:Deletion",),
 )

@@ -11,20 +11,20 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from markupsafe import Markup
 
 from mlflow_l3d.errors import L3DError, ParameterError, logger
+from mlflow_l3d.parameters.declaration import read_arguments, with_signature
 from mlflow_l3d.report.numbers import counted, shorten
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.table import Drawn, Table
 from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.base import entry_point
-from mlflow_l3d.studies.evaluation.comment import write_comment
-from mlflow_l3d.studies.evaluation.run import result_of
+from mlflow_l3d.studies.evaluation.finished import result_of, write_comment
 from mlflow_l3d.studies.files import temporary_folder
-from mlflow_l3d.studies.helpers import PORT, VIEW
+from mlflow_l3d.studies.helpers import VIEW, ViewOptions
 from mlflow_l3d.studies.shown import framed, in_notebook
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import search, whole_id
@@ -66,16 +66,8 @@ class Viewed:
         return framed(self.page) if self.page else None
 
 
-def view(
-    parent_run_id: str = "all",
-    *,
-    bundle: str | Path = "none",
-    port: int = PORT,
-    browser: bool = True,
-    cite: bool = False,
-    comment: str | Path = "none",
-    badge: str | Path = "none",
-) -> Viewed:
+@with_signature(ViewOptions)
+def view(parent_run_id: str = "all", **options: Unpack[ViewOptions]) -> Viewed:
     """Open the report of a study, or the list of all studies on the tracking server.
 
     The pages are served on this machine alone until Ctrl-C; a list with something that runs is kept up to date. A
@@ -115,29 +107,31 @@ def view(
     >>> mlflow_l3d.view(run.run_id, bundle="reports").place
     'reports'
     """
-    typed = {name: VIEW[name].read(value) for name, value in {"port": port, "browser": browser, "cite": cite}.items()}
-    for name, path in {"bundle": bundle, "comment": comment, "badge": badge}.items():
-        if typed["cite"] and str(path) != "none":
+    asked = read_arguments({"parent_run_id": parent_run_id, **options}, VIEW)
+    paths = {name: asked.texts[name] for name in ("bundle", "comment", "badge")}
+    for name, path in paths.items():
+        if asked["cite"] and path != "none":
             raise ParameterError(name, path, "has no effect with cite, which prints a text", "Leave one out.")
+    bundle, comment, badge = paths.values()
     with entry_point():
         client = connect()
         parent_run_id = latest_investigation(client) if parent_run_id == "latest" else whole_id(client, parent_run_id)
-        if typed["cite"]:
+        if asked["cite"]:
             return Viewed(1, text=_cited(client, parent_run_id))
-        if {str(comment), str(badge)} != {"none"}:
-            text = write_comment(client, parent_run_id, str(comment), str(badge))
-            if str(bundle) != "none":
+        if {comment, badge} != {"none"}:
+            text = write_comment(client, parent_run_id, comment, badge)
+            if bundle != "none":
                 _write(client, parent_run_id, Path(bundle))
-            return Viewed(1, str(bundle), text)
+            return Viewed(1, bundle, text)
         report = "" if parent_run_id == "all" else report_of(client, parent_run_id)
         if report is None:
             raise ParameterError("parent_run_id", parent_run_id, "is not a finished study", "List: mlflow-l3d view")
-        if str(bundle) != "none":
+        if bundle != "none":
             return _write(client, parent_run_id, Path(bundle))
         if in_notebook():
             runs = [] if report else studies_of(client)
             return Viewed(len(runs) or 1, "this notebook", page=report or list_document(runs, {}).to_html())
-        return _serve(client, parent_run_id, int(typed["port"]), opened=bool(typed["browser"]))
+        return _serve(client, parent_run_id, asked["port"], opened=asked["browser"])
 
 
 def _cited(client: Client, run_id: str) -> str:

@@ -13,13 +13,13 @@ from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.cells.cell import Cell, Outcome, cell_key, content_key
 from mlflow_l3d.cells.factors import GOLDEN_BASE, RADIAL_BASE, configuration_seed
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.parameters.published import PUBLISHED, as_published
 from mlflow_l3d.parameters.setup import headline_metric, read_parameters, set_up
+from mlflow_l3d.parameters.sources import PUBLISHED, as_published
 from mlflow_l3d.studies.base import executor_of
 from mlflow_l3d.studies.cells import CellStudy
 from mlflow_l3d.studies.files import temporary_folder, write_json
-from mlflow_l3d.studies.investigation.artifacts import cells_frame
 from mlflow_l3d.studies.investigation.parameters import MAIN
+from mlflow_l3d.studies.investigation.results import cells_frame
 from mlflow_l3d.studies.investigation.run_plan import CHEAPER
 from mlflow_l3d.studies.loop import CellLoop, State
 from mlflow_l3d.studies.request import CellRequest, context_of

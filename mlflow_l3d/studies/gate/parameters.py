@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal, TypedDict
 
-from mlflow_l3d.annotations import Of
-from mlflow_l3d.parameters.declaration import Auto, Parameters, declared
+from mlflow_l3d.parameters.declaration import Auto, Of, Parameters, declared
 from mlflow_l3d.parameters.shared import MOST_RUNS, Place
 from mlflow_l3d.parameters.verbs import Verb
 
@@ -70,5 +69,5 @@ VERB = Verb(
     usual="baseline candidate smallest_effect alpha power most_runs metric",
     order=50,
     plans="mlflow_l3d.studies.gate.run:plan_gate",
-    returns=("mlflow_l3d.studies.gate.conduct:Gate", "mlflow_l3d.studies.gate.run:GatePlan"),
+    returns=("mlflow_l3d.studies.gate.record:Gate", "mlflow_l3d.studies.gate.run:GatePlan"),
 )

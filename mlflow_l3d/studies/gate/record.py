@@ -1,21 +1,26 @@
-"""What is kept of a gate: its plan and the looks that were spent, so that nothing is spent twice, and its notes."""
+"""What is kept of a gate: its result with the looks that were spent, so that nothing is spent twice, and its notes."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+import pandas as pd
 
 from mlflow_l3d.analysis.intervals import FloatArray, unseen_share
 from mlflow_l3d.errors import L3DError, logger
 from mlflow_l3d.metrics.known import assumed_direction
-from mlflow_l3d.report.numbers import counted, share_text
-from mlflow_l3d.studies.gate.numbers.gate import GateAnswer
+from mlflow_l3d.report.numbers import counted, share_text, unit_of
+from mlflow_l3d.report.page import Document
+from mlflow_l3d.studies.files import LEFT_OUT, read_result
+from mlflow_l3d.studies.gate.numbers import GateAnswer
+from mlflow_l3d.studies.gate.report import GateSource, gate_document
 from mlflow_l3d.studies.gate.request import GateRequest
-from mlflow_l3d.studies.result_file import read_result
+from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, search
 from mlflow_l3d.tracking.connection import Client
@@ -25,6 +30,54 @@ PROGRESS: Final = "gate.json"
 SUMMARY_VARIABLE: Final = "GITHUB_STEP_SUMMARY"
 """Names the file that GitHub shows below a job."""
 RESUMED: Final = "An earlier run of this gate"
+
+
+@dataclass(frozen=True, repr=False)
+class Gate(OnOneScreen):
+    """A finished gate.
+
+    Attributes
+    ----------
+    run_id
+        Its MLflow run.
+    answer
+        What it found.
+    source, settings
+        Where it comes from, and the given values, for its report.
+    computed
+        How many runs were trained now. Free workers begin those of the next look before a look is taken.
+    request
+        The request; None if it was loaded.
+    """
+
+    run_id: str
+    answer: GateAnswer
+    source: GateSource
+    settings: Mapping[str, str]
+    computed: int
+    request: GateRequest | None = field(default=None, metadata=LEFT_OUT)
+
+    @property
+    def decision(self) -> str:
+        """``better``, ``worse``, ``equivalent`` or ``undecided``."""
+        return self.answer.decision
+
+    @property
+    def exit_status(self) -> int:
+        """What the command line exits with."""
+        return self.answer.exit_status
+
+    def to_frame(self, *, full: bool = False) -> pd.DataFrame:
+        """Return one row per look in the units of the report; `full` returns all, with differences as fractions."""
+        looks = pd.DataFrame(list(self.answer.looks))
+        heads = {name: name for name in ("difference", "low", "high")}
+        return looks if full else unit_of(self.answer.metric).heads(looks[["runs", "decision", *heads]], {}, heads)
+
+    @built_once
+    def report(self) -> Document:
+        """Return the result as people read it."""
+        line = f"{counted(self.computed, 'run')} trained now; MLflow run {self.run_id}; with report.html"
+        return gate_document(self.answer, source=self.source, settings=self.settings, lines=[line])
 
 
 def find_earlier(client: Client, key: str) -> GateAnswer | None:

@@ -7,8 +7,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from mlflow_l3d.analysis.comparison.power import Forecast
 from mlflow_l3d.analysis.comparison.system import MOST_LOST
-from mlflow_l3d.analysis.sequential.spending import SequentialPlan
+from mlflow_l3d.analysis.planning.spending import SequentialPlan
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.draw import Axis, difference_cell
 from mlflow_l3d.report.numbers import MISSING, between, counted, listed, percent, plain, share_text, shorten, unit_of
@@ -16,8 +17,7 @@ from mlflow_l3d.report.page import Document, Item, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table, verdict_cell
 from mlflow_l3d.report.text import Answer, Step, advice, advise
-from mlflow_l3d.studies.gate.numbers.gate import GateAnswer, Look
-from mlflow_l3d.studies.gate.numbers.power import Forecast
+from mlflow_l3d.studies.gate.numbers import GateAnswer, Look
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,15 +159,11 @@ def limits(answer: GateAnswer, low: float, high: float, digits: int = 2) -> str:
 def bound_table(plan: SequentialPlan, metric: Metric) -> Table:
     """Return the looks that are planned, with their levels."""
     rows = [
-        {
-            "look": str(number),
-            "runs of either": str(runs),
-            "level, better or worse": plain(level.difference, 5),
-            "level, equivalence": plain(level.equivalence, 5),
-        }
+        (str(number), str(runs), plain(level.difference, 5), plain(level.equivalence, 5))
         for number, (runs, level) in enumerate(zip(plan.looks, plan.levels, strict=True), 1)
     ]
-    return Table.of(rows, title=f"Looks and one-sided levels ({metric})")
+    heads = ("look", "runs of either", "level, better or worse", "level, equivalence")
+    return Table(heads, tuple(rows), title=f"Looks and one-sided levels ({metric})")
 
 
 def first_table(answer: GateAnswer) -> Table:

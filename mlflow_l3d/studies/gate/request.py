@@ -1,16 +1,18 @@
-"""One gate, checked and complete: what is compared, by which bounds, within which budget."""
+"""One gate, checked and complete: what is compared and can be, by which bounds, within which budget."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 
-from mlflow_l3d.analysis.comparison.leave_out import check_effect
-from mlflow_l3d.analysis.sequential.spending import FEWEST, SequentialPlan, planned_looks
+from mlflow_l3d.analysis.comparison.power import Noise, runs_for_power
+from mlflow_l3d.analysis.comparison.predictions import check_effect
+from mlflow_l3d.analysis.planning.spending import FEWEST, SequentialPlan, planned_looks
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
@@ -19,9 +21,8 @@ from mlflow_l3d.parameters.declaration import read_arguments
 from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.gate.golden import GoldenRequest
-from mlflow_l3d.studies.gate.numbers.power import Noise, runs_for_power
 from mlflow_l3d.studies.gate.parameters import GATE
-from mlflow_l3d.studies.gate.sides import Side, changed_side, check_comparable, paired, recorded_side
+from mlflow_l3d.studies.gate.sides import Side, changed_side, recorded_side
 from mlflow_l3d.tracking.connection import Client
 
 
@@ -159,3 +160,59 @@ def metric_of(asked: str, baseline: Side, candidate: Side) -> Metric:
         if len(side.cells) and metric.name not in side.cells:
             raise ParameterError("metric", name, f"the golden runs of {side.name} {side.run_id} do not have it")
     return metric
+
+
+def check_comparable(baseline: Side, candidate: Side) -> None:
+    """Raise ParameterError if two sides cannot be compared: they are one, or of other data or test sets."""
+    the_baseline = f"{baseline.name} {baseline.run_id or baseline.title}"
+    if candidate.run_id and candidate.run_id == baseline.run_id:
+        raise ParameterError("candidate", candidate.run_id, "is the baseline itself")
+    if dict(candidate.identity) == dict(baseline.identity):
+        allowed = f"has the same runs as {the_baseline}"
+        raise ParameterError("candidate", candidate.run_id or candidate.title, allowed, "Name what is to differ.")
+    for side in (baseline, candidate):  # a study of seeds has no golden run
+        if side.request is None and side.cells.index.max() < 0:
+            allowed = f"is a seeds study, of which a gate trains golden runs; none can be trained here: {side.reason}"
+            fix = (
+                "Keep its files and libraries as they were, and give changed files other names. If both "
+                f"versions have a seeds study, use mlflow-l3d compare --runs {baseline.run_id},RUN_ID."
+            )
+            raise ParameterError(side.name, side.run_id, allowed, fix)
+    if not baseline.task or not candidate.task:
+        return
+    of_baseline, typed = f"of {the_baseline}", candidate.run_id or candidate.title
+    if baseline.task.get("fingerprint") != candidate.task.get("fingerprint"):
+        data, allowed_data = candidate.task.get("name"), baseline.task.get("name")
+        also = ", of other content" if data == allowed_data else ""
+        allowed = f"is of the data {data}{also}, and must be of those {of_baseline} ({allowed_data})"
+        raise ParameterError("candidate", typed, allowed)
+    for name in ("test_size", "test_selection", "reference_size"):
+        if (baseline.task.get(name) or 0) != (candidate.task.get(name) or 0):  # none: auto, or an earlier version's
+            typed = candidate.run_id or f"{name}={candidate.task.get(name)}"
+            allowed = f"must have the test set {of_baseline} ({name}={baseline.task.get(name)})"
+            raise ParameterError("candidate", typed, allowed)
+
+
+def paired(baseline: Side, candidate: Side) -> bool:
+    """Return whether golden runs with equal numbers share what both draw: they have the same root seed and data."""
+    return bool(baseline.task) and baseline.root_seed is not None and baseline.root_seed == candidate.root_seed
+
+
+def check_examples(baseline: Iterable[pd.DataFrame | None], first: pd.DataFrame | None, title: str) -> None:
+    """Raise ParameterError if a candidate has other test examples than the baseline, whose runs all have the same.
+
+    Parameters
+    ----------
+    baseline
+        Predictions of two of its runs.
+    first, title
+        Predictions of a run of the candidate, and its title.
+    """
+    tables = [each for each in (first, *baseline) if each is not None]
+    if first is None or len(tables) < 3:
+        return
+    own, *others = (frozenset(each["example_id"]) for each in tables)
+    if len(set(others)) == 1 and own != others[0]:
+        shared = f"{len(own & others[0])} of its {len(own)} are among the {len(others[0])} of the baseline"
+        fix = "Evaluate both on the same ones. An example without an answer needs an empty prediction: it is wrong."
+        raise ParameterError("candidate", title, f"has other test examples: {shared}", fix)

@@ -9,21 +9,20 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from mlflow_l3d.analysis.comparison.covariance import mean_scores
-from mlflow_l3d.analysis.sequential.spending import planned_looks
+from mlflow_l3d.analysis.comparison.power import Forecast, power
+from mlflow_l3d.analysis.comparison.system import mean_scores
+from mlflow_l3d.analysis.planning.spending import planned_looks
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.report.numbers import counted, percent, rough_duration
 from mlflow_l3d.report.table import document
 from mlflow_l3d.studies.base import entry_point, expected_workers, say
 from mlflow_l3d.studies.dry_run import record_plan
-from mlflow_l3d.studies.gate.conduct import Conduct, Gate
-from mlflow_l3d.studies.gate.numbers.gate import GateAnswer
-from mlflow_l3d.studies.gate.numbers.power import Forecast, power
+from mlflow_l3d.studies.gate.conduct import Conduct, systems_of
+from mlflow_l3d.studies.gate.numbers import GateAnswer
 from mlflow_l3d.studies.gate.parameters import GateOptions
-from mlflow_l3d.studies.gate.record import find_earlier
+from mlflow_l3d.studies.gate.record import Gate, find_earlier
 from mlflow_l3d.studies.gate.report import bound_table, plan_lines
 from mlflow_l3d.studies.gate.request import GateRequest, specify_gate
-from mlflow_l3d.studies.gate.runs import SideRuns, systems_of
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking.children import finished_cells
 from mlflow_l3d.tracking.connection import Client, connect
@@ -78,8 +77,9 @@ def make_plan(request: GateRequest, client: Client) -> GatePlan:
     noise = request.noise
     if request.examples == "random":
         # Golden runs of the baseline that say how much of its mean is luck of the test examples.
-        side = {"baseline": SideRuns(request.baseline, request, client)}
-        system = systems_of(side, min(30, most), request, predictions=True)["baseline"]
+        name, baseline, runs = request.baseline.name, request.baseline, min(30, most)
+        scores = {name: baseline.scores(request.metric.name, runs)}
+        system = systems_of(request, scores, {name: baseline.predictions(client, runs)})[name]
         of_examples = max(0.0, float(mean_scores([system]).of_examples[0, 0]))
         noise = replace(noise, of_examples=2 * of_examples, degrees_examples=max(1.0, system.units - 1.0))
     missing, hours = 0, 0.0

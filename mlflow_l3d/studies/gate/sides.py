@@ -1,4 +1,4 @@
-"""The two sides of a gate: investigations that are there, and what it takes to train more golden runs of them."""
+"""The two sides of a gate: investigations that are there, or changes of one, and what it takes to train golden runs."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.analysis.comparison.power import MOST_AUTO
 from mlflow_l3d.analysis.intervals import FloatArray
+from mlflow_l3d.approaches.command.template import changed_options
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.known import typed_name
-from mlflow_l3d.parameters.local_paths import kept_whole, with_whole_paths
+from mlflow_l3d.parameters.shared import OWN_PARAMETERS
 from mlflow_l3d.parameters.sources import OF_RUN, parse
-from mlflow_l3d.parameters.values import as_text
-from mlflow_l3d.studies.gate.changes import differences_from, typed_changes
-from mlflow_l3d.studies.gate.golden import GoldenRequest, specify_golden
-from mlflow_l3d.studies.gate.numbers.power import MOST_AUTO
+from mlflow_l3d.parameters.values import as_text, check_names, json_of, kept_whole, public_parameter, with_whole_paths
+from mlflow_l3d.studies.files import read_result
+from mlflow_l3d.studies.gate.golden import OF_A_PLAN, GoldenRequest, specify_golden
 from mlflow_l3d.studies.investigation.parameters import MAIN
-from mlflow_l3d.studies.result_file import read_result
 from mlflow_l3d.studies.seeds.report.words import investigate_command
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client, Run
@@ -153,16 +153,16 @@ def recorded_side(client: Client, name: str, run_id: str, cells: pd.DataFrame | 
         document={**document, "parameters": parameters},
         phase=phase,
     )
+    reason = "its data, files, model, hyperparameters or versions of libraries are not those of this machine"
     try:
         recorded = {**parameters, "hyperparameters": document["hyperparameters"]}
         request = specify_golden(name, recorded, phase=phase, **machine)
+        if request.context_key == context:
+            return replace(side, request=request, task=_task_of(request) if is_pilot else side.task)
     except KeyError:
-        return replace(side, reason="it does not say how it was made")
+        reason = "it does not say how it was made"
     except L3DError as error:
-        return replace(side, reason=str(error))
-    if request.context_key == context:
-        return replace(side, request=request, task=_task_of(request) if is_pilot else side.task)
-    reason = "its data, files, model, hyperparameters or versions of libraries are not those of this machine"
+        reason = str(error)
     return replace(side, reason=reason)
 
 
@@ -229,42 +229,6 @@ def _task_of(request: GoldenRequest) -> Mapping[str, Any]:
     return {**request.content()["task"], "fingerprint": request.setup.task.fingerprint}
 
 
-def check_comparable(baseline: Side, candidate: Side) -> None:
-    """Raise ParameterError if two sides cannot be compared: they are one, or of other data or test sets."""
-    the_baseline = f"{baseline.name} {baseline.run_id or baseline.title}"
-    if candidate.run_id and candidate.run_id == baseline.run_id:
-        raise ParameterError("candidate", candidate.run_id, "is the baseline itself")
-    if dict(candidate.identity) == dict(baseline.identity):
-        allowed = f"is what {the_baseline} is: their runs are the same"
-        raise ParameterError("candidate", candidate.run_id or candidate.title, allowed, "Name what is to differ.")
-    for side in (baseline, candidate):  # a study of seeds has no golden run
-        if side.request is None and side.cells.index.max() < 0:
-            allowed = f"is a seeds study, of which a gate trains golden runs; none can be trained here: {side.reason}"
-            fix = (
-                "Keep its files and libraries as they were, and give changed files other names. If both "
-                f"versions have a seeds study, use mlflow-l3d compare --runs {baseline.run_id},RUN_ID."
-            )
-            raise ParameterError(side.name, side.run_id, allowed, fix)
-    if not baseline.task or not candidate.task:
-        return
-    of_baseline, typed = f"of {the_baseline}", candidate.run_id or candidate.title
-    if baseline.task.get("fingerprint") != candidate.task.get("fingerprint"):
-        data, allowed_data = candidate.task.get("name"), baseline.task.get("name")
-        also = ", of other content" if data == allowed_data else ""
-        allowed = f"is of the data {data}{also}, and must be of those {of_baseline} ({allowed_data})"
-        raise ParameterError("candidate", typed, allowed)
-    for name in ("test_size", "test_selection", "reference_size"):
-        if (baseline.task.get(name) or 0) != (candidate.task.get(name) or 0):  # none: auto, or an earlier version's
-            typed = candidate.run_id or f"{name}={candidate.task.get(name)}"
-            allowed = f"must have the test set {of_baseline} ({name}={baseline.task.get(name)})"
-            raise ParameterError("candidate", typed, allowed)
-
-
-def paired(baseline: Side, candidate: Side) -> bool:
-    """Return whether golden runs with equal numbers share what both draw: they have the same root seed and data."""
-    return bool(baseline.task) and baseline.root_seed is not None and baseline.root_seed == candidate.root_seed
-
-
 def _is_pilot(client: Client, name: str, run: Run) -> bool:
     """Return whether a run has no golden runs, but shows how much runs vary: a study of the only seed of a training.
 
@@ -290,3 +254,40 @@ def _is_pilot(client: Client, name: str, run: Run) -> bool:
         fix = f"Name run {run.data.tags[names.SUPERSEDED_BY]}, which continued it."
         raise ParameterError(name, run.info.run_id, "did not finish", fix)
     return design == "seeds"
+
+
+def typed_changes(candidate: object) -> dict[str, Any]:
+    """Return the parameters of `investigate` that a candidate names."""
+    text = str(candidate).strip()
+    if isinstance(candidate, Mapping) or text.startswith("{"):
+        changes = dict(candidate if isinstance(candidate, Mapping) else json_of("candidate", text, text))
+    else:
+        pairs = [part.partition("=") for part in text.split(";") if part.strip()]
+        if not pairs or not all(equals for _, equals, _ in pairs):
+            allowed = "must be a run id, or what differs from the baseline as model=...;num_labelled=500 or JSON"
+            raise ParameterError("candidate", text or "''", allowed)
+        changes = {key.strip(): value.strip() for key, _, value in pairs}
+    allowed_names = [name for name in MAIN if name not in OF_A_PLAN]
+    check_names("candidate", changes, allowed_names, "hyperparameters=NAME=VALUE, or another parameter of investigate:")
+    return changes
+
+
+def differences_from(document: Mapping[str, Any], candidate: GoldenRequest) -> dict[str, str]:
+    """Return each difference of a candidate from the document of the baseline, see :class:`Side`."""
+    setup, parameters = candidate.setup, document["parameters"]
+    both: dict[str, tuple[object, object]] = {
+        "approach": (parameters["approach"], candidate.given["approach"]),
+        "cure": (parameters.get("cure", "none"), candidate.given["cure"]),
+        "model": (document["model"]["name"], setup.model),
+        **{name: (parameters.get(name, of.default), candidate.given[name]) for name, of in OWN_PARAMETERS.items()},
+        "root_seed": (int(parameters["root_seed"]), candidate.root_seed),
+        "num_labelled": (document["task"].get("num_labelled"), setup.task.settings.num_labelled),
+    }
+    changed = {}
+    for name, values in both.items():
+        if values[0] != values[1]:
+            before, after = (public_parameter(name, str(value)) for value in values)
+            changed[changed_options(before, after) if name == "command" else f"{name}={after}"] = f"{name}={after}"
+    of_baseline, tuned = document["hyperparameters"], setup.public_hyperparameters
+    texts = [f"{name}={value}" for name, value in tuned.items() if of_baseline.get(name) != value]
+    return changed | {text: f"hyperparameters={text}" for text in texts}

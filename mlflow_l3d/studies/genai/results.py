@@ -12,9 +12,8 @@ import pandas as pd
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.report.numbers import counted, listed, share_text
 from mlflow_l3d.report.page import Document, Section
-from mlflow_l3d.report.source import Source
+from mlflow_l3d.report.source import Source, heading
 from mlflow_l3d.report.text import Answer, Step
-from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.genai.work import Work
 from mlflow_l3d.studies.judged.numbers import Pair, ScorerNumbers, adjusted, level_pairs, score_scorer
 from mlflow_l3d.studies.judged.report import differences_table, sized_difference

@@ -11,17 +11,17 @@ from typing import Any
 
 import pandas as pd
 
-from mlflow_l3d.analysis.judged.judges import unstable_rows
+from mlflow_l3d.analysis.judged.repeated import unstable_rows
 from mlflow_l3d.approaches.functions.versions import OwnChanges
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.base import entry_point, origin, say
-from mlflow_l3d.studies.budget import Budget
+from mlflow_l3d.studies.dry_run import Budget
+from mlflow_l3d.studies.files import read_result
 from mlflow_l3d.studies.genai import specify
 from mlflow_l3d.studies.genai.contents import own_functions
 from mlflow_l3d.studies.genai.results import GenaiInvestigation, concluded
 from mlflow_l3d.studies.genai.work import Work
 from mlflow_l3d.studies.judged.results import finish_judged
-from mlflow_l3d.studies.result_file import read_result
 from mlflow_l3d.studies.shown import progress_bar, shows_progress
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run

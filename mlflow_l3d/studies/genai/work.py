@@ -17,7 +17,7 @@ from tqdm import tqdm
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.report.numbers import counted
-from mlflow_l3d.studies.budget import Budget
+from mlflow_l3d.studies.dry_run import Budget
 from mlflow_l3d.studies.genai import REPLICATE, AnswerCell, GenaiRequest, Judging
 from mlflow_l3d.studies.genai.contents import repeated
 from mlflow_l3d.tracking import evaluating, names

@@ -17,14 +17,12 @@ from mlflow_l3d.parameters.values import pairs
 from mlflow_l3d.report.html import MOST_EXAMPLES
 from mlflow_l3d.report.numbers import counted, unit_of
 from mlflow_l3d.report.page import Document
-from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.about import About, heading
-from mlflow_l3d.studies.files import save_report, temporary_folder, write_tables
+from mlflow_l3d.report.source import About, Source, heading
+from mlflow_l3d.studies.files import save_report, write_result, write_tables
 from mlflow_l3d.studies.groups.numbers import GroupsStudy, groups_study
 from mlflow_l3d.studies.groups.numbers.grouping import chosen_runs, group_runs
 from mlflow_l3d.studies.groups.reading import matched_predictions, read_scores
 from mlflow_l3d.studies.groups.report import groups_document
-from mlflow_l3d.studies.result_file import write_result
 from mlflow_l3d.studies.seeds.numbers.compared import Kind, compare_seeds
 from mlflow_l3d.studies.shown import OnOneScreen, built_once, shows_progress, under_way
 from mlflow_l3d.tracking import names
@@ -166,13 +164,13 @@ def evaluate_groups(
     if not log:
         return result
     at: dict[str, Any] = {"parameters": typed, "experiment_id": runs.experiment_id}
-    with temporary_folder() as folder, auxiliary_run(client, project_run, role="groups", title=title, **at) as run:
+    with auxiliary_run(client, project_run, role="groups", title=title, **at) as run:
         origin = replace(origin, run_id=run.run_id, date=heading(run.run_id)["date"][:10])
         result = replace(result, run_id=run.run_id, about=replace(about, source=origin))
         report = result.report()
-        tables = write_groups(folder, study, report)
-        write_result(folder, result)
-        run.finish(folder, metrics=study.metrics(), tags={names.NOTE: report.description(*report.notes)}, tables=tables)
+        tables = write_groups(run.folder, study, report)
+        write_result(run.folder, result)
+        run.finish(metrics=study.metrics(), tags={names.NOTE: report.description(*report.notes)}, tables=tables)
         if tag:
             _tag(client, study)
     return result

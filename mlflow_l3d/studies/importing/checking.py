@@ -17,7 +17,7 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.forms import check_tags, form_of
 from mlflow_l3d.metrics.known import is_share, named, scores_of
 from mlflow_l3d.parameters.values import check_names
-from mlflow_l3d.studies.about import class_words
+from mlflow_l3d.report.source import class_words
 from mlflow_l3d.studies.groups.numbers.grouping import chosen_runs, params_of
 from mlflow_l3d.studies.importing import Array, RecordedRun
 from mlflow_l3d.studies.importing.formats import FORMATS

@@ -19,7 +19,7 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import typed_name
 from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.report.page import Document
-from mlflow_l3d.studies.about import class_words
+from mlflow_l3d.report.source import class_words
 from mlflow_l3d.studies.groups.numbers import GroupsStudy, groups_study
 from mlflow_l3d.studies.groups.numbers.grouping import AUTO, NONE, Grouping, group_runs, params_of
 from mlflow_l3d.studies.groups.numbers.settings import varying_settings

@@ -12,16 +12,15 @@ from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.values import pairs
 from mlflow_l3d.report.page import Document
-from mlflow_l3d.studies.about import About, heading, version_words
+from mlflow_l3d.report.source import About, heading, version_words
 from mlflow_l3d.studies.base import ProjectRun, Study, origin, say
-from mlflow_l3d.studies.files import temporary_folder
+from mlflow_l3d.studies.files import read_result, temporary_folder, write_result
 from mlflow_l3d.studies.groups.numbers import GroupsStudy
 from mlflow_l3d.studies.groups.report import groups_document
 from mlflow_l3d.studies.importing.checking import checked, chosen, read_runs
 from mlflow_l3d.studies.importing.formats import tool_of
 from mlflow_l3d.studies.importing.imported import Import, grouped_runs, write_study
 from mlflow_l3d.studies.investigation.evaluate import rewritten
-from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.report import seeds_document
 from mlflow_l3d.studies.seeds.results import finishing, read_parent, recorded_study

@@ -11,24 +11,20 @@ from typing import Any
 import pandas as pd
 
 from mlflow_l3d import registry
-from mlflow_l3d.designs import design_named
-from mlflow_l3d.designs.analyse import Planned
+from mlflow_l3d.designs import Planned, design_named
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.metrics.known import named, registered, typed_name
 from mlflow_l3d.parameters.declaration import Parameters
 from mlflow_l3d.parameters.values import check_names
-from mlflow_l3d.report.source import Source, lists_in
-from mlflow_l3d.studies.about import About, heading, version_words
-from mlflow_l3d.studies.files import temporary_folder
-from mlflow_l3d.studies.investigation.artifacts import write_artifacts
+from mlflow_l3d.report.source import About, Source, heading, lists_in, version_words
+from mlflow_l3d.studies.files import read_result, temporary_folder, write_result
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.investigation.report.runs import read_predicted
-from mlflow_l3d.studies.investigation.results import Evaluation
+from mlflow_l3d.studies.investigation.results import Evaluation, write_artifacts
 from mlflow_l3d.studies.investigation.scoring import Scored, score
 from mlflow_l3d.studies.request import is_typed
-from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.connection import Client, Run
@@ -141,9 +137,8 @@ def _looks(client: Client, parent: Run, metric: Metric, design: str) -> pd.DataF
     """Return the interim analyses of our investigation; None without a rule, or for another metric or design."""
     rule, tags = own_parameter(parent, "stop") or "none", parent.data.tags
     is_same = (own_parameter(parent, "metric"), tags.get(names.DESIGN)) == (typed_name(metric), design)
-    if names.INVESTIGATION_KEY not in tags or rule == "none" or not is_same:
-        return None
-    if (document := fetch_document(client, parent.info.run_id, names.INTERIM_ANALYSES)) is None:
+    has_rule = names.INVESTIGATION_KEY in tags and rule != "none" and is_same
+    if not has_rule or (document := fetch_document(client, parent.info.run_id, names.INTERIM_ANALYSES)) is None:
         return None
     looks = pd.DataFrame(document["data"], columns=document["columns"])
     return looks.astype(dict.fromkeys(["importance", "alpha", "low", "high", "change"], "float64"))

@@ -31,5 +31,5 @@ VERB = Verb(
     order=10,
     plans="mlflow_l3d.studies.planning.run:plan",
     instead={"self_test": ("only", "mlflow_l3d.studies.investigation.run:self_test")},
-    returns=("mlflow_l3d.studies.investigation.run:Investigation", "mlflow_l3d.studies.self_test:SelfTest"),
+    returns=("mlflow_l3d.studies.investigation.results:Investigation", "mlflow_l3d.studies.self_test:SelfTest"),
 )

@@ -14,14 +14,13 @@ from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.cells.factors import OF_NO_APPROACH, TASK_FACTORS
 from mlflow_l3d.designs import Design, design_named
-from mlflow_l3d.designs.configurations import factor_members, joint_name
+from mlflow_l3d.designs.crossed import factor_members, joint_name
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.parameters.published import PUBLISHED, as_published
 from mlflow_l3d.parameters.search_document import Searches, overlap_remarks, splits_of
 from mlflow_l3d.parameters.setup import headline_metric, read_parameters, set_up
+from mlflow_l3d.parameters.sources import PUBLISHED, as_published
 from mlflow_l3d.parameters.values import check_names, names_of
-from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.about import versions
+from mlflow_l3d.report.source import Source, versions
 from mlflow_l3d.studies.investigation import run_plan
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.request import CellRequest, context_of

@@ -1,55 +1,44 @@
-"""The main job: request -> plan of cells -> executor -> recorder -> analysis -> report."""
+"""The main job: request -> plan of cells -> executor -> recorder -> analysis -> report; its numbers while it runs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import partial
 from typing import Unpack
 
+import numpy as np
+import pandas as pd
+
+from mlflow_l3d.analysis.importance.estimate import Estimate
+from mlflow_l3d.analysis.importance.shape import long_tails
+from mlflow_l3d.analysis.importance.tables import Tables
+from mlflow_l3d.analysis.importance.verdicts import joint_level
+from mlflow_l3d.analysis.intervals import LEVEL
+from mlflow_l3d.analysis.planning.stopping import EpsilonRule, IntervalRule
+from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.cells.cell import Cell
-from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.execution.environment import deferred_interrupts
 from mlflow_l3d.parameters.declaration import with_signature
-from mlflow_l3d.report.numbers import counted
-from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
-from mlflow_l3d.studies.files import temporary_folder
-from mlflow_l3d.studies.investigation.artifacts import cells_frame, spooled_predictions, write_artifacts
-from mlflow_l3d.studies.investigation.monitor import Monitor
+from mlflow_l3d.report.numbers import unit_of
+from mlflow_l3d.studies.cells import CellStudy
+from mlflow_l3d.studies.files import temporary_folder, write_result
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
 from mlflow_l3d.studies.investigation.report.runs import read_predicted
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
-from mlflow_l3d.studies.investigation.results import Analysed
-from mlflow_l3d.studies.investigation.scoring import score
-from mlflow_l3d.studies.result_file import write_result
+from mlflow_l3d.studies.investigation.results import (
+    Investigation,
+    cells_frame,
+    settings_of,
+    spooled_predictions,
+    write_artifacts,
+)
+from mlflow_l3d.studies.investigation.scoring import plan_of, score
 from mlflow_l3d.studies.self_test import SelfTest
 from mlflow_l3d.studies.shown import under_way
 from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.pages import runs_page
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Investigation(CellStudyResult[InvestigationRequest], Analysed):
-    """A finished investigation: ``summary()`` is its text, ``to_frame()`` has one row per factor.
-
-    It is a :class:`mlflow_l3d.studies.cells.CellStudyResult`.
-
-    Attributes
-    ----------
-    analysis
-        Importance, consistency and checks.
-    cells
-        One row per cell: coordinates, metrics, run id.
-    predicted
-        What the runs predict for fragile examples, see
-        :func:`mlflow_l3d.studies.investigation.report.runs.read_predicted`.
-    """
-
-    @property
-    def line(self) -> str:
-        """What the terminal says of the runs."""
-        return self.of_cells(f"{counted(self.computed, 'run')} computed")
 
 
 @with_signature(InvestigateOptions)
@@ -135,6 +124,95 @@ def self_test(
     return InvestigationStudy.try_seeds(parameters, approach=approach, task=task, progress=progress)
 
 
+class Monitor:
+    """Tables of scores that fill up in any order; a stopping rule looks at them after every row.
+
+    Parameters
+    ----------
+    request
+        What is investigated; its plan may have a rule that ends the investigation.
+
+    Attributes
+    ----------
+    steps_done
+        Steps that are complete, with all before them.
+    stopped
+        Rows after which all factors' rules said stop, which ends the investigation; None while it continues.
+    """
+
+    def __init__(self, request: InvestigationRequest) -> None:
+        plan = request.plan
+        self.metric = request.metric
+        self.failed = 0
+        self.design = request.design()
+        self.scores = self.design.empty(pooled=plan.golden_pooled)
+        self._chance = self.metric.chance_level(len(request.setup.task.class_names))
+        self._rules: dict[str, EpsilonRule | IntervalRule] = {
+            factor: EpsilonRule(plan.epsilon)
+            if plan.stop == "epsilon"
+            else IntervalRule(plan.half_width, factors=len(request.factors))
+            for factor in request.factors * (plan.stop != "none")
+        }
+        self.stopped: int | None = None
+        self._left = np.array([self.design.step_size(step) for step in range(self.design.steps)])
+        self.steps_done = 0
+
+    @property
+    def interim_analyses(self) -> pd.DataFrame | None:
+        """One row a look, ``factor`` and the columns of `INTERIM_COLUMNS` of analysis/planning/stopping.py; or None."""
+        if not self._rules:
+            return None
+        looks = pd.concat({factor: rule.history_frame() for factor, rule in self._rules.items()}, names=["factor"])
+        return looks.reset_index("factor").sort_values("rows", kind="stable", ignore_index=True)
+
+    def add(self, cell: Cell, metrics: Mapping[str, float]) -> None:
+        """Take the score of one cell; a cell without the metric counts as failed."""
+        score = metrics.get(self.metric.name, np.nan)
+        self.failed += int(np.isnan(score))
+        self.design.fill(self.scores, cell, score)
+        self._left[self.design.step_of(cell)] -= 1
+
+    def new_steps(self) -> list[tuple[int, dict[str, float]]]:
+        """Return (steps done, the parent's metrics) for each completed since the last call, with all before it.
+
+        None come after the step at which the stopping rule says stop.
+        """
+        steps: list[tuple[int, dict[str, float]]] = []
+        while self.stopped is None and self.steps_done < len(self._left) and self._left[self.steps_done] == 0:
+            self.steps_done += 1
+            part = self.design.first(self.scores, self.steps_done, len(self._left))
+            steps.append((self.steps_done, self._metrics(part)))
+            if self._rules:
+                self._look(part)
+        return steps
+
+    def _look(self, scores: Tables) -> None:
+        """Let the rules look after one more row; each row is looked at once, in order."""
+        # The papers' bounds are of percentage points, as people read most scores.
+        scale = unit_of(self.metric).scale
+        scores = scores.changed(lambda values: scale * values)
+        rows = len(next(iter(scores.tables.values())))
+        for factor, rule in self._rules.items():
+            if isinstance(rule, EpsilonRule):
+                rule.analyse(scores.tables[factor], self.design.golden_scores(scores))
+            else:
+                tails = partial(self._has_long_tails, scores, factor)
+                rule.analyse(rows, partial(self._estimate, scores, factor), tails)
+        if all(rule.stopped for rule in self._rules.values()):
+            self.stopped = rows
+
+    def _estimate(self, scores: Tables, factor: str, rows: int) -> Estimate | None:
+        return self.design.estimate(self.design.first(scores, rows, self.steps_done), factor)
+
+    def _has_long_tails(self, scores: Tables, factor: str, rows: int) -> bool:
+        return long_tails(self.design.golden_scores(scores), scores.tables[factor][:rows])
+
+    def _metrics(self, scores: Tables) -> dict[str, float]:
+        level = joint_level(LEVEL, len(scores.tables))
+        records = self.design.importances(scores, chance=self._chance, level=level)
+        return Analysis(self.metric, records, cells_failed=self.failed).metrics(details=False)
+
+
 class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
     """One investigation under way; rows that are incomplete when its stopping rule says stop are not scored."""
 
@@ -195,13 +273,13 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
                 cells,
                 spooled_predictions(cells, recorder.spool),
                 metric=request.metric,
-                planned=_planned(request),
+                planned=plan_of(request),
                 interim_analyses=self.monitor.interim_analyses,
                 table_file=folder / names.PREDICTIONS,
             )
             address = runs_page(recorder.client, recorder.parent.experiment_id)
             notes = (*self.failure_notes, *request.plan.early_end(request.given["golden_runs"]), *request.notes(cells))
-            about = request.about(recorder.parent.run_id, address, _settings(request), notes)
+            about = request.about(recorder.parent.run_id, address, settings_of(request), notes)
             result = Investigation(
                 request=request,
                 about=about,
@@ -220,44 +298,3 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
             complete = whole and scored.analysis.cells_failed == 0
             recorder.finish(folder, complete=complete, description=result.description())
         return result
-
-
-def _planned(request: InvestigationRequest) -> Planned:
-    """Return the plan of a request as scoring knows it."""
-    plan = request.plan
-    return Planned(
-        design=plan.design,
-        factors=request.factors,
-        rows=plan.mitigation_runs,
-        columns=plan.investigation_runs,
-        golden_runs=plan.golden_runs,
-        pooled=plan.golden_pooled,
-        missing=request.missing,
-        mitigated=bool(plan.mitigation),
-        product=plan.joint == "product",
-        sequential=plan.stop == "interval",
-        classes=len(request.setup.task.class_names),
-        class_names=request.setup.task.class_names,
-        label_column=request.setup.task.label_column,
-        deterministic=request.setup.deterministic,
-        searched_splits=request.searched_splits(),
-    )
-
-
-def _settings(request: InvestigationRequest) -> dict[str, str]:
-    task, plan = request.setup.task, request.plan
-    examples = f"{len(task)} examples" if len(task) else "data of its own"
-    rule = f"half-width {plan.half_width:g}, or 0 outside" if plan.stop == "interval" else f"{plan.epsilon:g}"
-    stop = f"{plan.stop} ({rule}), {plan.most_rows or plan.mitigation_runs} rows at most"
-    return {
-        "task": f"{task.name} ({examples}, {f'{len(task.class_names)} classes' if task.class_names else task.kind})",
-        "model": request.setup.model or "none",
-        "design": plan.words(),
-        "mitigated factors": ", ".join(request.mitigated_factors) or "none",
-        "mitigation strategies": ", ".join(
-            f"{each.name} ({each.factor}: {', '.join(map(str, each.configurations))})" for each in plan.mitigation
-        ),
-        "joint factors": f"columns {plan.joint}" if any("+" in name for name in request.factors) else "",
-        "stopping rule": "" if plan.stop == "none" else stop,
-        "root seed": str(plan.root_seed),
-    }

@@ -10,11 +10,11 @@ from typing import Any, Final
 from mlflow_l3d.analysis.planning.stopping import FIRST_ANALYSIS
 from mlflow_l3d.cells.factors import REPLICATE, TEST_SAMPLE
 from mlflow_l3d.designs import Design, all_designs, design_named
-from mlflow_l3d.designs.configurations import check_mitigation
+from mlflow_l3d.designs.layout import check_mitigation
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.parameters.declaration import Arguments
-from mlflow_l3d.parameters.published import PUBLISHED
+from mlflow_l3d.parameters.sources import PUBLISHED
 from mlflow_l3d.parameters.values import names_of
 from mlflow_l3d.studies.investigation.parameters import MAIN
 
@@ -150,10 +150,8 @@ def choose_design(asked: Arguments, factors: Sequence[str]) -> tuple[str, str]:
         what = " and ".join(f"{name}={text}" for name, text in of_tables.items())
         without = f"Without, several factors take the cheaper design={CHEAPER}."
         return PUBLISHED, f"design={PUBLISHED}, because of {what}. {without}"
-    return (
-        CHEAPER,
-        f"design={CHEAPER}: several factors need fewer trainings than in the published {PUBLISHED} design.",
-    )
+    fewer = f"several factors need fewer trainings than in the published {PUBLISHED} design."
+    return CHEAPER, f"design={CHEAPER}: {fewer}"
 
 
 def check_factors(plan: Plan, factors: Sequence[str], metric: Metric) -> None:
@@ -163,15 +161,10 @@ def check_factors(plan: Plan, factors: Sequence[str], metric: Metric) -> None:
     repeats = f"repeats a cell, which design={design.name} has no place for"
     itself = f"draws test examples, and {metric} comes from the approach itself, not from predictions"
     has_rows = design.repeats and not design.tables_are_golden
+    of_halves, of_repeats = "Use design=crossed or nested.", "Use design=crossed, nested or radial."
     _refuse(
-        (
-            REPLICATE in factors and not design.repeats,
-            "factor",
-            REPLICATE,
-            repeats,
-            "Use design=crossed, nested or radial.",
-        ),
-        (samples and not has_rows, "factor", TEST_SAMPLE, halves, "Use design=crossed or nested."),
+        (REPLICATE in factors and not design.repeats, "factor", REPLICATE, repeats, of_repeats),
+        (samples and not has_rows, "factor", TEST_SAMPLE, halves, of_halves),
         (samples and metric.function is None, "factor", TEST_SAMPLE, itself, "Name another metric."),
     )
 

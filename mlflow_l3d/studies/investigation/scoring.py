@@ -12,20 +12,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
-from mlflow_l3d.analysis.consistency.agreement.choice import AUTO, REGRESSION, choose, scoring_of
-from mlflow_l3d.analysis.consistency.agreement.kinds import class_column
-from mlflow_l3d.analysis.consistency.agreement.scored import comparisons_by
+from mlflow_l3d.analysis.consistency.choice import AUTO, REGRESSION, choose, class_column, scoring_of
 from mlflow_l3d.analysis.consistency.consistency import Stability
+from mlflow_l3d.analysis.consistency.scored import comparisons_by
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.designs import Design
-from mlflow_l3d.designs.analyse import Planned, analyse
+from mlflow_l3d.designs import Design, Planned
+from mlflow_l3d.designs.analyse import analyse
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import score as score_of
-from mlflow_l3d.studies.investigation.members import Form, MemberRows, chosen_by_other, drawn_factors, run_predictions
-from mlflow_l3d.studies.investigation.remedies import foresee
+from mlflow_l3d.studies.investigation.remedies import MemberRows, chosen_by_other, drawn_factors, foresee
+from mlflow_l3d.studies.investigation.request import InvestigationRequest
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.earlier.predictions import has_reference, test_rows, warn_of_missing
+from mlflow_l3d.tracking.earlier.predictions import Form, has_reference, run_predictions, test_rows, warn_of_missing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,7 +70,7 @@ def score(
     ----------
     cells
         One row per cell: ``phase``, ``factor``, ``row``, ``column``, ``index`` and the metric; as
-        :meth:`mlflow_l3d.designs.analyse.Planned.select` returns them.
+        :meth:`mlflow_l3d.designs.Planned.select` returns them.
     predictions
         A table for each row of `cells`, in its order, with ``example_id``, ``label``, ``prediction`` and, if there is
         a reference set, ``reference``; None for a cell without predictions. Read once, one at a time.
@@ -82,7 +81,7 @@ def score(
     interim_analyses
         The interim analyses of the stopping rule, if there was one.
     agreement
-        How predictions are compared, see :func:`mlflow_l3d.analysis.consistency.agreement.choice.choose`; the metric
+        How predictions are compared, see :func:`mlflow_l3d.analysis.consistency.choice.choose`; the metric
         decides for texts.
     table_file
         File for all predictions as one Parquet table; written if they are class numbers.
@@ -109,17 +108,38 @@ def score(
         regression=stability.regression(),
         agreement=counted.choice,
     )
+    # Votes of texts, which are neither classes nor numbers, take long: `cure` counts them.
+    voters = members if counted.choice in (None, REGRESSION) else MemberRows(members.design, members.over)
     analysis = replace(
         analysis,
-        # Votes of texts take long: `cure` counts them.
-        remedies=foresee(
-            members if counted.has_votes else MemberRows(members.design, members.over), analysis, classes or 0
-        ),
+        remedies=foresee(voters, analysis, classes or 0),
         test_examples=members.test_size,
         luck_of_tests=members.luck_of_any_tests(metric, classes),
         tests_drawn=members.draw_tests,
     )
     return Scored(analysis, counted.steps, counted.agreement_of_cells())
+
+
+def plan_of(request: InvestigationRequest) -> Planned:
+    """Return the plan of a request as scoring knows it."""
+    plan = request.plan
+    return Planned(
+        design=plan.design,
+        factors=request.factors,
+        rows=plan.mitigation_runs,
+        columns=plan.investigation_runs,
+        golden_runs=plan.golden_runs,
+        pooled=plan.golden_pooled,
+        missing=request.missing,
+        mitigated=bool(plan.mitigation),
+        product=plan.joint == "product",
+        sequential=plan.stop == "interval",
+        classes=len(request.setup.task.class_names),
+        class_names=request.setup.task.class_names,
+        label_column=request.setup.task.label_column,
+        deterministic=request.setup.deterministic,
+        searched_splits=request.searched_splits(),
+    )
 
 
 def check_stored(cell: Any, table: pa.Table, metric: Metric, classes: int) -> None:
@@ -141,12 +161,7 @@ class _Counted:
     """The consistency of all cells, and its state after each row of each table."""
 
     def __init__(
-        self,
-        design: type[Design],
-        cells: pd.DataFrame,
-        metric: Metric,
-        agreement: str,
-        writer: _Writer,
+        self, design: type[Design], cells: pd.DataFrame, metric: Metric, agreement: str, writer: _Writer
     ) -> None:
         self._factors = [str(name) for name in cells["factor"].dropna().unique()]
         self.stability = Stability(design.comparable(self._factors))
@@ -201,11 +216,6 @@ class _Counted:
         group = "" if len(self._factors) == 1 else f"/{last.factor}"
         metrics = self.stability.metrics_of(str(last.factor))
         self.steps.setdefault(int(last.row) + 1, {}).update({f"{key}{group}": value for key, value in metrics.items()})
-
-    @property
-    def has_votes(self) -> bool:
-        """Whether predictions are classes or numbers."""
-        return self.choice in (None, REGRESSION)
 
     def agreement_of_cells(self) -> list[float]:
         """Return one value per cell, nan for a cell without predictions."""

@@ -9,10 +9,9 @@ import pandas as pd
 
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.files import save_report, temporary_folder, write_tables
+from mlflow_l3d.studies.files import save_result, write_tables
 from mlflow_l3d.studies.judged.numbers import Pair, ScorerNumbers
 from mlflow_l3d.studies.judged.report import comparison_document, evaluation_document
-from mlflow_l3d.studies.result_file import write_result
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import AuxiliaryRun
@@ -122,9 +121,7 @@ def finish_judged(
     judgements: pd.DataFrame | None = None,
 ) -> None:
     """Write a result to its run, with the tables that MLflow's UI shows, and the judgements if they are of our own."""
-    with temporary_folder() as folder:
-        save_report(folder, names.REPORT, result.report())
-        write_result(folder, result)
-        if judgements is not None:
-            judgements.to_parquet(folder / names.JUDGEMENTS, index=False)
-        opened.finish(folder, metrics=result.metrics(), tags=tags, tables=write_tables(folder, result.tables()))
+    save_result(opened.folder, result)
+    if judgements is not None:
+        judgements.to_parquet(opened.folder / names.JUDGEMENTS, index=False)
+    opened.finish(metrics=result.metrics(), tags=tags, tables=write_tables(opened.folder, result.tables()))

@@ -14,9 +14,9 @@ from mlflow_l3d.analysis.intervals import LEVEL
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named, split_direction
 from mlflow_l3d.studies.base import entry_point, origin
+from mlflow_l3d.studies.files import read_result
 from mlflow_l3d.studies.judged.numbers import adjusted, pair_of, score_scorer, without_verdict
 from mlflow_l3d.studies.judged.results import JudgedComparison, JudgedEvaluation, finish_judged
-from mlflow_l3d.studies.result_file import read_result
 from mlflow_l3d.studies.shown import shows_progress, under_way
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run

@@ -93,11 +93,10 @@ def past_pilot(request: InvestigationRequest, client: Client, durations: Iterabl
         Seconds of each finished cell of the same context.
     """
     setup = request.setup
-    similar = similar_cells(client, task=setup.task.name, approach=setup.approach.name, model=setup.model)
+    similar = similar_cells(client, setup.similar)
     values, of = [*filter(math.isfinite, durations)], "finished cells with the same settings"
     if not values:
-        others = (run.data.metrics.get("duration_seconds", math.nan) for run in similar)
-        values = [*filter(math.isfinite, others)]
+        values = [*filter(math.isfinite, (run.data.metrics.get("duration_seconds", math.nan) for run in similar))]
         of = "cells of the same task, approach and model; other settings differ"
     found: dict[str, FactorPilot] = {}
     parents = investigations(client, request.context_key)[:MOST_PARENTS]
@@ -138,9 +137,8 @@ def named_pilot(request: InvestigationRequest, client: Client, run_id: str, give
     try:
         recorded = read_investigation(run_id, client)
     except ParameterError as error:
-        raise ParameterError(
-            "pilot", given, error.allowed, "Use auto, none, run, or the id of a parent run."
-        ) from error
+        fix = "Use auto, none, run, or the id of a parent run."
+        raise ParameterError("pilot", given, error.allowed, fix) from error
     durations = [float(value) for value in recorded.cells.get("duration_seconds", pd.Series(dtype=float)).dropna()]
     factors = _variances(request, recorded)
     differ = "" if _same(request, recorded) else "; its settings differ"

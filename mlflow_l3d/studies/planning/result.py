@@ -1,8 +1,9 @@
-"""A plan: how many cells an investigation has, what they cost, how many it needs, and what is doubtful."""
+"""A plan: how many cells an investigation has, what they cost, how many it needs; and the files of its run."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
@@ -12,11 +13,13 @@ from mlflow_l3d.report.numbers import MISSING, counted, listed, percent, rough_d
 from mlflow_l3d.report.page import Document, Item, Section
 from mlflow_l3d.report.table import Part, Table, document
 from mlflow_l3d.report.text import Answer, Step
-from mlflow_l3d.studies.files import json_types
+from mlflow_l3d.studies.files import json_types, save_report, write_json, write_tables
 from mlflow_l3d.studies.investigation.request import InvestigationRequest
 from mlflow_l3d.studies.planning import tables as shown
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.auxiliary import auxiliary_run
+from mlflow_l3d.tracking.connection import Client
 
 _DESIGNS: Final = "Designs side by side (all cells, computed from nothing)"
 _MORE: Final = "More numbers and notes: .details() of mlflow_l3d.plan(...); `mlflow run` writes them to plan.md."
@@ -24,6 +27,7 @@ _UNKNOWN: Final = (
     f"{MISSING}: not known from earlier investigations of this kind, or not to be had from so small a one. pilot=run "
     "trains a small part of the plan and measures it; pilot=RUN_ID takes it from an investigation that is done."
 )
+PLAN_TABLES: Final = tuple(f"plan_{name}.json" for name in ("cells", "factors", "designs", "projection"))
 _NOTES: Final = 3
 """Notes of a first screen."""
 
@@ -61,7 +65,7 @@ class Plan(OnOneScreen):
     notes
         What the numbers hold and what is doubtful.
     projection
-        What a budget buys, see :func:`mlflow_l3d.studies.planning.budget.projected`; None where none was given, or
+        What a budget buys, see :func:`mlflow_l3d.studies.planning.run.projected`; None where none was given, or
         nothing is known.
     run_id
         The MLflow run that holds the plan; None if there is none.
@@ -220,11 +224,8 @@ class Plan(OnOneScreen):
         if self.factors["total_index"].isna().any() and not plan.design.baseline:
             text = "A pilot trains a small part of the plan and measures cost and variances; its cells count:"
             return [Step(text, source.command("plan", pilot="run"))]
-        if (
-            best is not None
-            and not self.settled
-            and not self.factors["half_width"].max(skipna=False) <= plan.half_width
-        ):
+        is_enough = self.settled or self.factors["half_width"].max(skipna=False) <= plan.half_width
+        if best is not None and not is_enough:
             sizes = {"mitigation_runs": f"{best['rows_needed']:.0f}"}
             sizes["investigation_runs"] = f"{best['columns_needed']:.0f}"
             return [Step("Exact enough, with the fewest cells:", source.command(design=best["design"], **sizes))]
@@ -248,3 +249,22 @@ class Plan(OnOneScreen):
         numbers = {name: getattr(self, name) for name in shown}
         about = {"half_width": self.request.plan.half_width, "investigation": self.request.document()}
         return dict(json_types({"schema": 1, **numbers, **about}))
+
+    def record(self, client: Client, run_id: str, typed: Mapping[str, str]) -> None:
+        """Write the plan to the run that `mlflow run` made for it; `typed` are parameters that only `plan` has."""
+        request, report = self.request, self.report()
+        page = f"**{report.headline}**\n\n```text\n{self.summary()}\n{self.details()}```\n"
+        tags = {
+            names.FACTOR: ",".join(request.factors),
+            names.DESIGN: request.plan.design.name,
+            names.CONTEXT_KEY: request.context_key,
+            names.NOTE: page[:5000],
+        }
+        frames = (self.counts, self.factors, self.designs, self.projection)
+        parameters = {**request.given, **typed, "assurance": f"{self.assurance:g}"}
+        with auxiliary_run(client, run_id, role="plan", title=report.title, parameters=parameters) as run:
+            tables = write_tables(run.folder, dict(zip(PLAN_TABLES, frames, strict=True)))
+            write_json(run.folder / "plan.json", self.document())
+            (run.folder / "plan.md").write_text(page, encoding="utf-8")
+            save_report(run.folder, names.REPORT, report)
+            run.finish(metrics=self.metrics(), tags=tags, tables=tables)

@@ -18,6 +18,8 @@ from mlflow_l3d.report.table import Table
 from mlflow_l3d.studies.investigation.request import InvestigationRequest
 from mlflow_l3d.studies.planning.pilot import FactorPilot
 
+Pilots = Mapping[str, FactorPilot]
+"""Factor -> what an earlier investigation says of it."""
 _OF_PILOT: Final = (
     *("total_index", "low", "high", "pilot_enough"),
     *("settled_by", "pilot_design", "pilot_run_id", "pilot_same", "pilot_rows", "pilot_columns"),
@@ -46,7 +48,7 @@ def cell_table(request: InvestigationRequest, done: Collection[str]) -> pd.DataF
     return cells.drop(columns="key").groupby(["phase", "factor"], dropna=False, sort=False).sum().reset_index()
 
 
-def factor_table(request: InvestigationRequest, pilots: Mapping[str, FactorPilot], assurance: float) -> pd.DataFrame:
+def factor_table(request: InvestigationRequest, pilots: Pilots, assurance: float) -> pd.DataFrame:
     """Say for each factor what the pilot found, how exact the plan will be, and how many runs it needs.
 
     Parameters
@@ -74,23 +76,16 @@ def factor_table(request: InvestigationRequest, pilots: Mapping[str, FactorPilot
         if (pilot := pilots.get(factor)) is not None:
             outlook, components = pilot.outlook, pilot.outlook.components
             row |= {"total_index": components.total_index, "low": pilot.low, "high": pilot.high}
-            row |= {
-                "pilot_enough": design_named(components.design).promises(components),
-                "pilot_design": components.design,
-            }
             row |= {"pilot_run_id": pilot.run_id, "pilot_same": pilot.same, "settled_by": pilot.settled_by or math.nan}
             row |= {"pilot_rows": components.rows, "pilot_columns": components.columns}
+            row["pilot_design"] = components.design
+            row["pilot_enough"] = design_named(components.design).promises(components)
         rows.append(row | _precision(request, outlook, assurance))
     return pd.DataFrame(rows)
 
 
 def design_table(
-    request: InvestigationRequest,
-    pilots: Mapping[str, FactorPilot],
-    seconds: float,
-    workers: int,
-    factors: pd.DataFrame,
-    assurance: float,
+    request: InvestigationRequest, pilots: Pilots, seconds: float, workers: int, factors: pd.DataFrame, assurance: float
 ) -> pd.DataFrame:
     """Put the designs side by side: the same numbers of rows and columns in each; if rows are auto, those of each.
 
@@ -155,11 +150,7 @@ def never(factors: pd.DataFrame, design: str) -> list[str]:
 
 
 def _size_needed(
-    request: InvestigationRequest,
-    pilots: Mapping[str, FactorPilot],
-    factors: pd.DataFrame,
-    design_name: str,
-    assurance: float,
+    request: InvestigationRequest, pilots: Pilots, factors: pd.DataFrame, design_name: str, assurance: float
 ) -> tuple[float, float, float]:
     """Return cells, rows and columns that are enough for all factors that a design can do; nan if they are not known.
 

@@ -9,21 +9,23 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
-from mlflow_l3d.analysis.sequential.spending import FEWEST
+from mlflow_l3d.analysis.planning.spending import FEWEST
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.report.source import Source, heading
 from mlflow_l3d.studies.base import entry_point
-from mlflow_l3d.studies.referee.existing import Source, existing_runs
+from mlflow_l3d.studies.files import save_result, temporary_folder
+from mlflow_l3d.studies.referee.existing import RunSource, existing_runs
 from mlflow_l3d.studies.referee.golden import GoldenSource
 from mlflow_l3d.studies.referee.numbers.judge import Assessment, Judgement, Rules, runs_left
 from mlflow_l3d.studies.referee.numbers.session import Course, Session, SystemRecord
-from mlflow_l3d.studies.referee.record import ROLE, SessionRecorder
-from mlflow_l3d.studies.referee.source import Candidate, check_scores
+from mlflow_l3d.studies.referee.record import ROLE, RefereeSession, SessionRecorder
+from mlflow_l3d.studies.referee.source import Candidate, check_baseline, check_scores
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
-from mlflow_l3d.tracking.connection import Client, connect
-from mlflow_l3d.tracking.parent import set_tags
+from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.tracking.pages import runs_page
+from mlflow_l3d.tracking.parent import log_metrics, log_results, set_tags
 
 
 class Conduct:
@@ -37,20 +39,14 @@ class Conduct:
         Reads and writes the records of the session.
     """
 
-    def __init__(self, source: Source, recorder: SessionRecorder) -> None:
+    def __init__(self, source: RunSource, recorder: SessionRecorder) -> None:
         self.source, self.recorder = source, recorder
         self.session: Session = recorder.session()
         self._spent = 0
 
     @classmethod
     def start(
-        cls,
-        source: Source,
-        rules: Rules,
-        *,
-        baseline_runs: int = 20,
-        project_run: str | None = None,
-        client: Client | None = None,
+        cls, source: RunSource, rules: Rules, *, baseline_runs: int = 20, project_run: str | None = None
     ) -> Conduct:
         """Begin a session: run the baseline, and learn what runs vary by.
 
@@ -64,8 +60,6 @@ class Conduct:
             How often the baseline is run.
         project_run
             The run that `mlflow run` made, if there is one.
-        client
-            The tracking server; None for that of MLflow's settings.
 
         Raises
         ------
@@ -74,7 +68,7 @@ class Conduct:
         """
         rules = replace(rules, sign=source.metric.sign, step=source.step, fresh_half=source.has_fresh_half)
         about = {"baseline_runs": baseline_runs, "shares_seeds": source.shares_seeds, "identity": source.identity}
-        client = client or connect()
+        client = connect()
         with auxiliary_run(client, project_run, role=ROLE, title=f"referee: {source.title}", parameters={}) as run:
             content, key = json.dumps({**asdict(rules), **about}), content_key({"identity": source.identity})
             tags = {names.REFEREE_RULES: content, names.REFEREE_KEY: key, names.STATE: "running"}
@@ -83,9 +77,9 @@ class Conduct:
             conduct = cls(source, recorder)
             with recorder.held():
                 baseline = recorder.begin(source.describe(None), source.metric)
-                conduct._run(baseline, source.describe(None), range(baseline_runs))
+                conduct._run(baseline, range(baseline_runs))
                 scores = np.array([score for score in baseline.scores.values() if math.isfinite(score)])
-                _check_baseline(scores, source.metric, rules.effect)
+                check_baseline(scores, source.metric, rules.effect)
                 if math.isnan(rules.effect):
                     recorder.rules = replace(rules, effect=float(scores.std(ddof=1)))
                     content = json.dumps({**asdict(recorder.rules), **about})
@@ -95,7 +89,7 @@ class Conduct:
         return conduct
 
     @classmethod
-    def resume(cls, source: Source, recorder: SessionRecorder) -> Conduct:
+    def resume(cls, source: RunSource, recorder: SessionRecorder) -> Conduct:
         """Return a session that was begun.
 
         Raises
@@ -133,7 +127,10 @@ class Conduct:
         self._spent = 0
         with entry_point(), self.recorder.held():
             self.session = self.recorder.session()
-            described = self._existing(candidate) or self.source.describe(candidate)
+            if isinstance(self.source, GoldenSource):
+                self.source.run_id, champion = self.run_id, self.session.champion
+                self.source.champion = champion.content if champion.number else None
+            described = existing_runs(candidate, self.source, self.recorder.client) or self.source.describe(candidate)
             self._confirm()
             if described.key == self.recorder.systems[0].key:
                 return self._judgement(self.recorder.systems[0], replace(self.session.look({}), verdict="reject"))
@@ -174,12 +171,31 @@ class Conduct:
             notes=notes,
         )
 
-    def status(self) -> Course:
-        """Return where the session stands; of a judgement that is under way, what it has recorded."""
+    def status(self) -> RefereeSession:
+        """Return the session as it is now; of a judgement that is under way, what it has recorded."""
+        source, run_id = self.source, self.run_id
         with self.recorder.recorded() as (records, is_judging):
             systems, path = tuple(records.systems), tuple(records.session().path)
-            metric, rules = self.source.metric, records.rules
-            return Course(self.run_id, records.title, metric, rules, systems, path, is_judging=is_judging)
+            course = Course(run_id, records.title, source.metric, records.rules, systems, path, is_judging=is_judging)
+        address, date = runs_page(self.recorder.client, self.recorder.experiment_id), heading(run_id)["date"][:10]
+        about = Source(run_id=run_id, address=address, date=date)
+        if isinstance(source, GoldenSource):
+            course = replace(course, luck_of_examples=source.luck_of_examples)
+            task = str(source.baseline.task.get("name", ""))
+            about = replace(about, task=task, approach=source.approach, given={"referee": run_id})
+        return RefereeSession(run_id, course, about)
+
+    def publish(self) -> None:
+        """Write the report, the result and the numbers of the session as it is now to its run."""
+        session, client = self.status(), self.recorder.client
+        course, report = session.course, session.report()
+        numbers = {"judged": float(course.judged), "kept": float(len(course.path)), "runs_used": float(course.spent)}
+        for last in course.path[-1:]:
+            numbers |= {"gain": last.confirmed, "gain_ci_low": last.low, "gain_ci_high": last.high}
+        log_metrics(client, session.run_id, {course.judged: numbers})
+        with temporary_folder() as folder:
+            save_result(folder, session)
+            log_results(client, session.run_id, folder, {names.NOTE: report.description()}, ())
 
     def _decide(self, record: SystemRecord, candidate: Candidate, most_runs: int | None) -> None:
         """Run and look until there is a verdict, or no more runs are allowed."""
@@ -187,7 +203,7 @@ class Conduct:
         while True:
             scores = {number: score for number, score in record.scores.items() if number >= first}
             if candidate.paired and session.champion.paired:
-                self._run_champion([*scores])
+                self._run(session.champion, [*scores])
             if len(record.looks) < len(record.scores):  # a look after each run, also if the process was killed between
                 look = session.look(scores, record.number, paired=candidate.paired)
                 if not candidate.paired and len(scores) < FEWEST:  # more of them may be there already
@@ -205,19 +221,19 @@ class Conduct:
             if most_runs is not None and made >= most_runs:
                 return
             if session.champion.paired:
-                self._run_champion([number])
+                self._run(session.champion, [number])
             elif not session.fresh():  # nothing to compare with
                 return
-            self._run(record, candidate, [number])
+            self._run(record, [number], candidate)
             made += 1
 
     def _confirm(self) -> None:
         """Make the fresh runs that the champion lacks."""
         session = self.session
         if session.path and math.isnan(session.path[-1].confirmed):
-            self._run_champion(session.to_confirm)
+            self._run(session.champion, session.to_confirm)
             if {*session.to_confirm} <= session.champion.scores.keys():  # else they are measured elsewhere, later
-                self._run(session.baseline, self.source.describe(None), session.to_confirm)
+                self._run(session.baseline, session.to_confirm)
                 if self.recorder.rules.fresh_half and isinstance(self.source, GoldenSource):
                     for record in (session.champion, session.baseline):
                         if missing := [number for number in session.to_confirm if number not in record.fresh_half]:
@@ -225,21 +241,11 @@ class Conduct:
                             self.recorder.note(record, {})
                 session.confirm()
 
-    def _run_champion(self, numbers: Sequence[int]) -> None:
-        """Make those runs of the champion that are not there."""
-        champion = self.session.champion
-        if missing := [number for number in numbers if number not in champion.scores]:
-            self._run(champion, self._described(champion), missing)
-
     def _described(self, record: SystemRecord) -> Candidate:
         """Return a system that was recorded, so that it can be run."""
-        if not record.paired and (existing := self._existing(record.content)):
+        if not record.paired and (existing := existing_runs(record.content, self.source, self.recorder.client)):
             return self._numbered(record, existing)
         return self.source.restore(record.content) if record.number else self.source.describe(None)
-
-    def _existing(self, candidate: object) -> Candidate | None:
-        """Return a candidate of runs that exist already; None if it is none."""
-        return existing_runs(candidate, self.source, self.recorder.client, self.session.baseline.scores)
 
     def _numbered(self, record: SystemRecord, candidate: Candidate) -> Candidate:
         """Return a candidate whose existing runs have numbers: recorded ones their own, others the next, by time."""
@@ -257,26 +263,17 @@ class Conduct:
             left.remove(score)
         return replace(candidate, measured=record.scores | dict(enumerate(left, max([*record.scores, first - 1]) + 1)))
 
-    def _run(self, record: SystemRecord, candidate: Candidate, numbers: Sequence[int]) -> None:
-        """Make runs of a system, and record each."""
+    def _run(self, record: SystemRecord, numbers: Sequence[int], candidate: Candidate | None = None) -> None:
+        """Make those runs of a system that are not there, and record each; None for what the record describes."""
+        missing = [number for number in numbers if number not in record.scores]
+        if not missing:
+            return
+        candidate = candidate or self._described(record)
         if candidate.paired:
-            made = self.source.run(candidate, [number for number in numbers if number not in record.scores])
+            made = self.source.run(candidate, missing)
         else:  # all that exist, as they cost nothing
             made = iter(sorted((candidate.measured or {}).items() - record.scores.items()))
         for number, score in made:
             check_scores({number: score}, self.source.metric, {})
             self.recorder.note_score(record, self.source.metric, number, score)
             self._spent += candidate.paired
-
-
-def _check_baseline(scores: np.ndarray[tuple[int], np.dtype[np.float64]], metric: Metric, effect: float) -> None:
-    """Raise L3DError if the noise of a baseline cannot be learned, or is out of proportion to the smallest effect."""
-    if len(scores) < 2:
-        raise L3DError(f"{len(scores)} runs of the baseline have a score, and a referee learns the noise from them.")
-    if np.ptp(scores) == 0:
-        same = f"All {len(scores)} runs of the baseline have {metric.name}={scores[0]:.6g}"
-        raise L3DError(f"{same}: the seed has no effect. Pass the seed on, or compare single runs.")
-    if abs(math.log10(effect / scores.std(ddof=1))) > 6:
-        raise L3DError(
-            f"smallest_effect={effect:g}: runs of the baseline vary by {scores.std(ddof=1):g}. Check its unit."
-        )

@@ -9,9 +9,10 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from mlflow_l3d.analysis.comparison.leave_out import check_effect
+from mlflow_l3d.analysis.comparison.predictions import check_effect
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.parameters.declaration import Arguments, read_arguments, with_signature
 from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.report.numbers import unit_of
@@ -20,13 +21,10 @@ from mlflow_l3d.studies.referee.conduct import Conduct
 from mlflow_l3d.studies.referee.golden import GoldenSource
 from mlflow_l3d.studies.referee.numbers.judge import Judgement, Rules
 from mlflow_l3d.studies.referee.parameters import OF_ACTION, REFEREE, RULES, RefereeOptions, RefereeRules
-from mlflow_l3d.studies.referee.record import ROLE, SessionRecorder, lock_of
-from mlflow_l3d.studies.referee.results import RefereeSession, publish, session_of
+from mlflow_l3d.studies.referee.record import RefereeSession, SessionRecorder, lock_of, sessions
 from mlflow_l3d.studies.referee.source import FunctionSource
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.children import condition, search
-from mlflow_l3d.tracking.connection import Client, connect
-from mlflow_l3d.tracking.parent import current_experiment_id
+from mlflow_l3d.tracking.connection import connect
 
 
 class Referee:
@@ -85,22 +83,20 @@ class Referee:
     ) -> None:
         source = FunctionSource(score, baseline, metric=metric, root_seed=root_seed, version=version)
         typed = read_arguments(rules, RULES)
-        asked = _rules(typed, unit_of(source.metric).scale)
+        asked = _rules(typed, source.metric)
         key = content_key({"identity": source.identity})
         with entry_point() as project_run, lock_of(key):
             client = connect()
-            wanted = replace(asked, sign=source.metric.sign)
             planned = typed["baseline_runs"]
-            for run in reversed(_sessions(client, {names.REFEREE_KEY: key})):
+            for run in reversed(sessions(client, {names.REFEREE_KEY: key})):
                 recorder = SessionRecorder(client, run)
                 found = recorder.rules if not math.isnan(asked.effect) else replace(recorder.rules, effect=math.nan)
-                is_whole = run.info.status == "FINISHED"  # else its start was killed
-                if is_whole and repr(found) == repr(wanted) and recorder.planned == planned:
+                is_equal = repr(found) == repr(asked) and recorder.planned == planned
+                if is_equal and run.info.status == "FINISHED":  # else its start was killed
                     self.conduct = Conduct.resume(source, recorder)
                     return
-            taken = project_run.take()
-            self.conduct = Conduct.start(source, asked, baseline_runs=planned, project_run=taken, client=client)
-            publish(self.conduct)
+            self.conduct = Conduct.start(source, asked, baseline_runs=planned, project_run=project_run.take())
+            self.conduct.publish()
 
     @classmethod
     def start(cls, **options: Unpack[RefereeOptions]) -> Referee:
@@ -113,17 +109,16 @@ class Referee:
         """
         with entry_point() as project_run:
             client, typed = connect(), read_arguments({**options, "action": "start"}, REFEREE)
-            machine = {name: typed.texts[name] for name in PLACE}
-            baseline, metric, planned = typed.texts["baseline"], typed.texts["metric"], typed["baseline_runs"]
-            how = {name: typed[name] for name in ("shared_seeds", "fresh_half")}
-            source = GoldenSource(client, baseline, metric, **how, machine=machine)
-            rules = _rules(typed, unit_of(source.metric).scale)
+            how: dict[str, Any] = {name: typed.texts[name] for name in PLACE}
+            how |= {name: typed[name] for name in ("shared_seeds", "fresh_half")}
+            source = GoldenSource(client, typed.texts["baseline"], typed.texts["metric"], **how)
+            planned = typed["baseline_runs"]
+            rules = _rules(typed, source.metric)
             scores = source.baseline.scores(source.metric.name, planned)
             check_effect(rules.effect, source.metric, scores[np.isfinite(scores)], source.examples)
-            taken = project_run.take()
             with source.training():
-                conduct = Conduct.start(source, rules, baseline_runs=planned, project_run=taken, client=client)
-            publish(conduct)
+                conduct = Conduct.start(source, rules, baseline_runs=planned, project_run=project_run.take())
+            conduct.publish()
         return cls._of(conduct)
 
     @classmethod
@@ -140,25 +135,22 @@ class Referee:
         with entry_point():
             client = connect()
             if run_id == "latest":
-                if not (sessions := _sessions(client, {})):
+                if not (begun_here := sessions(client, {})):
                     fix = "Use referee start."
                     raise ParameterError("referee", "latest", "there is no session in this experiment", fix)
-                run_id = str(sessions[-1].info.run_id)
+                run_id = str(begun_here[-1].info.run_id)
             recorder = SessionRecorder.find(client, run_id)
             if "function" in (begun := recorder.identity):
                 fix = "Use mlflow_l3d.Referee in Python, with the same function."
                 raise ParameterError("referee", "", "must be a session of golden runs, and is one of a function", fix)
-            how = {"shared_seeds": begun["shares_seeds"], "fresh_half": "fresh_half" in begun}
-            source = GoldenSource(client, begun["baseline"], begun["metric"], **how, machine=machine)
+            how: dict[str, Any] = {**machine, "fresh_half": "fresh_half" in begun}
+            source = GoldenSource(client, begun["baseline"], begun["metric"], shared_seeds=begun["shares_seeds"], **how)
             return cls._of(Conduct.resume(source, recorder))
 
     @classmethod
     def _of(cls, conduct: Conduct) -> Referee:
         referee = cls.__new__(cls)
         referee.conduct = conduct
-        if isinstance(source := conduct.source, GoldenSource):
-            source.run_id = conduct.run_id
-            source.champion = lambda: conduct.session.champion.content if conduct.session.champion.number else None
         return referee
 
     @property
@@ -181,12 +173,12 @@ class Referee:
             most_runs = REFEREE["most_runs"].read(most_runs)
         with self.conduct.source.training():
             judgement = self.conduct.judge(candidate, most_runs=most_runs)
-        publish(self.conduct)
+        self.conduct.publish()
         return judgement
 
     def status(self) -> RefereeSession:
         """Return the session as it is now, without waiting for a judgement of another thread or process."""
-        return session_of(self.conduct)
+        return self.conduct.status()
 
 
 @with_signature(RefereeOptions)
@@ -239,12 +231,9 @@ def referee(**parameters: Unpack[RefereeOptions]) -> RefereeSession:
     return replace(begun.status(), judgement=judgement)
 
 
-def _rules(typed: Arguments, scale: float) -> Rules:
-    """Return the rules that were given; differences are in a unit of so many to the unit of the scores."""
+def _rules(typed: Arguments, metric: Metric) -> Rules:
+    """Return the rules that were given; the smallest effect is in the unit that people read."""
     effect, most = typed["smallest_effect"], typed["most_runs"]
+    effect = math.nan if effect == "auto" else effect / unit_of(metric).scale
     same = {name: typed[name] for name in ("alpha", "power", "candidates", "confirm")}
-    return Rules(math.nan if effect == "auto" else effect / scale, most_runs=40 if most == "auto" else most, **same)
-
-
-def _sessions(client: Client, tags: dict[str, str]) -> list[Any]:
-    return list(search(client, [current_experiment_id(client)], condition({names.ROLE: ROLE, **tags})))
+    return Rules(effect, most_runs=40 if most == "auto" else most, sign=metric.sign, **same)

@@ -13,27 +13,28 @@ from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.parameters.sources import RUN_ID
 from mlflow_l3d.report.numbers import counted, shorten
-from mlflow_l3d.studies.evaluation.source import Kind, find_results
-from mlflow_l3d.studies.gate.sides import Side, check_comparable
+from mlflow_l3d.studies.evaluation.run import Kind, find_results
+from mlflow_l3d.studies.gate.request import check_comparable
+from mlflow_l3d.studies.gate.sides import Side
 from mlflow_l3d.studies.groups.numbers import groups_study
 from mlflow_l3d.studies.groups.numbers.grouping import group_runs
 from mlflow_l3d.studies.groups.reading import read_scores
 from mlflow_l3d.studies.judged.run import read_system
 from mlflow_l3d.studies.referee.golden import GoldenSource
 from mlflow_l3d.studies.referee.numbers.judge import UNPAIRED
-from mlflow_l3d.studies.referee.source import LONGEST, Candidate, FunctionSource, check_unit
+from mlflow_l3d.studies.referee.source import Candidate, FunctionSource
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import runs_named
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.earlier.reader import known_document, read_investigation
 from mlflow_l3d.tracking.existing import EXPERIMENT, read_runs
 
-Source: TypeAlias = FunctionSource | GoldenSource
+RunSource: TypeAlias = FunctionSource | GoldenSource
 """What runs the baseline and the candidates of a session."""
 _FILTER: Final = re.compile(r"(params?|parameters?|tags?|metrics?|attributes?|attr|run)\.")
 
 
-def existing_runs(candidate: object, source: Source, client: Client, baseline: Mapping[int, float]) -> Candidate | None:
+def existing_runs(candidate: object, source: RunSource, client: Client) -> Candidate | None:
     """Return a candidate of runs that exist, oldest first; None if it is something else.
 
     Parameters
@@ -45,13 +46,11 @@ def existing_runs(candidate: object, source: Source, client: Client, baseline: M
         Of the session.
     client
         The tracking server.
-    baseline
-        Scores of the baseline.
 
     Raises
     ------
     ParameterError
-        If these are not runs of one system that have the metric of the session, in the unit of the baseline.
+        If these are not runs of one system that have the metric of the session.
     """
     metric, is_golden = source.metric, isinstance(source, GoldenSource)
     typed = candidate.get("runs") if isinstance(candidate, Mapping) and len(candidate) == 1 else candidate
@@ -65,9 +64,9 @@ def existing_runs(candidate: object, source: Source, client: Client, baseline: M
         if source.has_fresh_half:
             wrong = "cannot be scored on halves of the test examples, and the session has fresh_half=true"
             raise ParameterError("candidate", named, wrong, "Start a session without it.")
-        if kind is Kind.RUNS and len(named) < LONGEST:
+        if kind is Kind.RUNS:
             runs, notes = _runs_of_group(client, parts if parts[1:] else parts[0], metric)
-        elif kind is Kind.EVALUATION and len(named) < LONGEST:
+        elif kind is Kind.EVALUATION:
             runs, notes = _evaluations(client, parts, metric)
         elif kind in (Kind.SEEDS, Kind.INVESTIGATION) and len(parts) == 1:
             runs, notes = _runs_of_study(client, parts[0], source), []
@@ -80,7 +79,6 @@ def existing_runs(candidate: object, source: Source, client: Client, baseline: M
     scores = runs["score"][is_finished].dropna().astype(float)
     if scores.empty:
         raise ParameterError("candidate", shorten(named, 60), f"has no finished run with {metric.name}")
-    check_unit(named, dict(enumerate(scores)), metric, baseline)
     if left_out := [f"{run.name} ({run.status})" for run in runs[~is_finished].itertuples(index=False)]:
         more = f" and {len(left_out) - 5} more" * (len(left_out) > 5)
         notes = [
@@ -132,7 +130,7 @@ def _evaluations(client: Client, run_ids: Sequence[str], metric: Metric) -> tupl
     return frame.assign(score=frame["name"].map(counts.groupby("run_id")["value"].mean())), [*judged.notes]
 
 
-def _runs_of_study(client: Client, run_id: str, source: Source) -> pd.DataFrame:
+def _runs_of_study(client: Client, run_id: str, source: RunSource) -> pd.DataFrame:
     """Return name, status and score of the seeds of a study, or of the golden runs of an investigation."""
     cells = read_investigation(run_id, client, parameter="candidate").cells
     document, metric = known_document(client, run_id, names.INVESTIGATION), source.metric.name

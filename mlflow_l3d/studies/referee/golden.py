@@ -1,29 +1,31 @@
-"""Golden runs as the scores of a referee: those of an investigation, and of systems that differ from it."""
+"""Golden runs as the scores of a referee: those of an investigation and of systems that differ from it, or halves."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 
-from mlflow_l3d.analysis.comparison.leave_out import metric_width
+import numpy as np
+import pandas as pd
+
+from mlflow_l3d.analysis.comparison.predictions import metric_width
 from mlflow_l3d.cells.cell import content_key
+from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.metrics.known import typed_name
+from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.metrics.known import scores_of, typed_name
 from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.report.numbers import shorten, unit_of
 from mlflow_l3d.studies.base import say
 from mlflow_l3d.studies.gate.golden import OF_A_PLAN, GoldenRuns
-from mlflow_l3d.studies.gate.request import metric_of
-from mlflow_l3d.studies.gate.runs import check_examples
-from mlflow_l3d.studies.gate.sides import Side, changed_side, check_comparable, paired, recorded_side
+from mlflow_l3d.studies.gate.request import check_comparable, check_examples, metric_of, paired
+from mlflow_l3d.studies.gate.sides import Side, changed_side, recorded_side
 from mlflow_l3d.studies.investigation.parameters import MAIN
-from mlflow_l3d.studies.referee.halves import Halves
-from mlflow_l3d.studies.referee.source import LONGEST, Candidate, check_measured, measured_elsewhere
+from mlflow_l3d.studies.referee.source import Candidate, check_measured, measured_elsewhere
 from mlflow_l3d.tracking.connection import Client
 
 _CHANGES: Final = {*MAIN} - {*OF_A_PLAN, *PLACE, "hyperparameters", "self_test"}
@@ -48,13 +50,13 @@ class GoldenSource:
         Whether golden runs with equal numbers are to share their seeds.
     fresh_half
         Whether one half of the test examples judges, and the other one confirms.
-    machine
+    **machine
         ``device``, ``executor``, ``workers`` and others of the machine that trains.
 
     Attributes
     ----------
     champion
-        Returns the content of the champion that changes are relative to; None if it is the baseline.
+        Content of the champion that changes are relative to; None if it is the baseline.
     run_id
         Of the session.
     examples
@@ -67,14 +69,7 @@ class GoldenSource:
     """
 
     def __init__(
-        self,
-        client: Client,
-        baseline: str,
-        metric: str,
-        *,
-        shared_seeds: bool,
-        fresh_half: bool,
-        machine: Mapping[str, str],
+        self, client: Client, baseline: str, metric: str, *, shared_seeds: bool, fresh_half: bool, **machine: str
     ) -> None:
         # Each candidate would pay for trial runs; those of a changed script differ from the baseline's or do not.
         self.client, self.machine = client, {**machine, "self_test": "skip"}
@@ -96,7 +91,7 @@ class GoldenSource:
             **({"fresh_half": True} if fresh_half else {}),
             **side.identity,
         }
-        self.champion: Callable[[], Mapping[str, Any] | None] = lambda: None
+        self.champion: Mapping[str, Any] | None = None
         self.run_id = ""
         self._sides: dict[str, Side] = {}
         self._measured: dict[str, Mapping[int, float]] = {}
@@ -125,11 +120,10 @@ class GoldenSource:
         """Return a candidate: a run id, differences from the champion, or scores that were measured elsewhere."""
         if candidate is None:
             return self._noted(Candidate(self.title, {"run": self.baseline.run_id}), self.baseline)
-        how = {"shares_seeds": self.shares_seeds, "fresh_half": self.has_fresh_half}
-        if (elsewhere := measured_elsewhere(candidate, **how)) is not None:
+        if elsewhere := measured_elsewhere(candidate, shares_seeds=self.shares_seeds, fresh_half=self.has_fresh_half):
             self._measured[elsewhere.key] = elsewhere.measured or {}
             return elsewhere
-        content = self.champion()
+        content = self.champion
         champion = self.baseline if content is None else self._side(content)
         side = changed_side(candidate, champion, self.client, **self.machine)
         # Its judgement was interrupted, or is asked again
@@ -140,9 +134,6 @@ class GoldenSource:
             allowed = f"must have root_seed={self.baseline.root_seed}, as the baseline has: runs are to share seeds"
             raise ParameterError("candidate", side.run_id or side.title, allowed, "Or start with shared_seeds=false.")
         described = Candidate(side.title, self._content(side), candidate)
-        if len(text := json.dumps(described.content)) > LONGEST:
-            allowed = f"has changes of {len(text):,} characters, and a session records {LONGEST:,} at most"
-            raise ParameterError("candidate", side.title[:60], allowed, "Name a file or a revision instead.")
         self._judged = described.key
         return self._noted(described, side)
 
@@ -156,12 +147,16 @@ class GoldenSource:
     def run(self, candidate: Candidate, numbers: Sequence[int]) -> Iterator[tuple[int, float]]:
         """Yield the scores of golden runs; those that are not there are trained."""
         if "measured" in candidate.content:
-            yield from self._measured_elsewhere(candidate, numbers)
+            scores = self._measured.get(candidate.key, {})
+            if missing := [number for number in numbers if number not in scores]:
+                needed = f"The champion {candidate.title} was measured elsewhere, and its runs {missing} are needed"
+                say([f"{needed}. Judge it again with these scores, too."])
+            yield from ((number, scores[number]) for number in numbers if number in scores)
             return
         side = self._sides[candidate.key]
-        scores = side.scores(self.metric.name, max(numbers, default=-1) + 1)
-        for number in sorted(numbers, key=lambda number: (math.isnan(scores[number]), number)):
-            score, runs = float(scores[number]), None
+        stored = side.scores(self.metric.name, max(numbers, default=-1) + 1)
+        for number in sorted(numbers, key=lambda number: (math.isnan(stored[number]), number)):
+            score, runs = float(stored[number]), None
             if math.isnan(score):
                 runs = self._begun(candidate, side, number)
                 runs.advance(number + 1)
@@ -244,9 +239,60 @@ class GoldenSource:
             raise L3DError("The champion's data, model or versions of libraries are not those of this machine.")
         return side
 
-    def _measured_elsewhere(self, candidate: Candidate, numbers: Sequence[int]) -> Iterator[tuple[int, float]]:
-        scores = self._measured.get(candidate.key, {})
-        if missing := [number for number in numbers if number not in scores]:
-            needed = f"The champion {candidate.title} was measured elsewhere, and its runs {missing} are needed"
-            say([f"{needed}. Judge it again with these scores, too."])
-        yield from ((number, scores[number]) for number in numbers if number in scores)
+
+class Halves:
+    """Two halves of the test examples, drawn from the root seed, within each class if there are classes.
+
+    Parameters
+    ----------
+    answers
+        Predictions of a run of the baseline; None if it has none.
+    metric, task
+        By which both are scored, and what the baseline says of its data.
+    root_seed
+        Of the baseline.
+
+    Raises
+    ------
+    ParameterError
+        If there are no predictions, or the metric is not computed from them.
+    """
+
+    def __init__(
+        self, answers: pd.DataFrame | None, metric: Metric, task: Mapping[str, Any], root_seed: int | None
+    ) -> None:
+        if answers is None or metric.function is None:
+            why = f"needs predictions that {metric.name} is computed from, and the baseline has none"
+            raise ParameterError("fresh_half", "true", why, "Leave it out, or name another metric.")
+        self.metric, self._task, draws = metric, task, stream(root_seed or 0, "fresh half")
+        ordered = answers.sort_values("example_id", kind="stable")
+        drawn = ordered.iloc[draws.permutation(len(ordered))]
+        if answers["label"].dtype.kind in "iu":
+            drawn = drawn.sort_values("label", kind="stable")  # every other one of each class
+        self._ids, self._fresh = set(answers["example_id"]), set(drawn["example_id"].iloc[1::2])
+
+    def of(self, answers: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Return the predictions of the half that judges, and of the fresh one."""
+        fresh = answers["example_id"].isin(self._fresh)
+        return answers[~fresh], answers[fresh]
+
+    def scores(self, answers: pd.DataFrame | None, title: str) -> tuple[float, float]:
+        """Return a run's score on the half that judges, and on the fresh one.
+
+        Raises
+        ------
+        ParameterError
+            If it has no predictions, or those of other examples.
+        """
+        if answers is None or set(answers["example_id"]) != self._ids:
+            what = "no predictions" if answers is None else "predictions of other test examples"
+            why = f"{title[:60]} has {what}, of which no half can be scored"
+            raise ParameterError("fresh_half", "true", why, "Investigate with test_selection=fixed, or leave it out.")
+        kind, classes = str(self._task.get("kind", "classification")), len(self._task.get("classes") or ()) or None
+        only = [self.metric.name]
+        every = [
+            scores_of(np.array(part["label"]), np.array(part["prediction"]), kind, classes=classes, only=only)
+            for part in self.of(answers)
+        ]
+        judged, fresh = (each.get(self.metric.name, math.nan) for each in every)
+        return judged, fresh

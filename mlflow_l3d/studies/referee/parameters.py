@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal, TypedDict
 
-from mlflow_l3d.annotations import Of
-from mlflow_l3d.parameters.declaration import Auto, Parameters, declared
+from mlflow_l3d.parameters.declaration import Auto, Of, Parameters, declared
 from mlflow_l3d.parameters.shared import PLACE, Place
 from mlflow_l3d.parameters.verbs import Verb
 
@@ -86,5 +85,5 @@ VERB = Verb(
     ),
     usual="action baseline candidate referee smallest_effect most_runs metric",
     order=52,
-    returns=("mlflow_l3d.studies.referee.results:RefereeSession", "mlflow_l3d.studies.referee.numbers.judge:Judgement"),
+    returns=("mlflow_l3d.studies.referee.record:RefereeSession", "mlflow_l3d.studies.referee.numbers.judge:Judgement"),
 )

@@ -1,4 +1,4 @@
-"""A session of a referee in MLflow: a run of its own, with a child run for the baseline and for each candidate."""
+"""A session of a referee in MLflow: its result so far, its run, and those of the baseline and of each candidate."""
 
 from __future__ import annotations
 
@@ -6,22 +6,28 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, astuple, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any, Final
 
+import pandas as pd
 from pydantic import TypeAdapter
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.paths import cache_folder
+from mlflow_l3d.report.page import Document
+from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.base import locked
-from mlflow_l3d.studies.referee.numbers.judge import Assessment, Rules
-from mlflow_l3d.studies.referee.numbers.session import Session, SystemRecord
+from mlflow_l3d.studies.files import LEFT_OUT
+from mlflow_l3d.studies.referee.numbers.judge import OF_LOOK, Assessment, Judgement, Rules
+from mlflow_l3d.studies.referee.numbers.session import Course, Session, SystemRecord
+from mlflow_l3d.studies.referee.report import judgement_lines, session_document
 from mlflow_l3d.studies.referee.source import Candidate, check_scores, check_unit
+from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.children import children_of, found
+from mlflow_l3d.tracking.children import children_of, condition, found, search
 from mlflow_l3d.tracking.connection import Client, Run, error_line
-from mlflow_l3d.tracking.parent import end_early, log_metrics, log_params, set_tags
+from mlflow_l3d.tracking.parent import current_experiment_id, end_early, log_metrics, log_params, set_tags
 
 ROLE: Final = "referee"
 _COUNT: Final = "l3d.referee_count"
@@ -36,10 +42,63 @@ _NUMBERS: Final = {
 """Attribute of a system -> tag of its run, as JSON."""
 
 
+def sessions(client: Client, tags: Mapping[str, str]) -> list[Run]:
+    """Return the runs of the sessions of the current experiment that have these tags, the latest one last."""
+    return list(search(client, [current_experiment_id(client)], condition({names.ROLE: ROLE, **tags})))
+
+
 def lock_of(name: str, *, waits: bool = True) -> AbstractContextManager[bool]:
     """Keep others on this machine from a session, or from starting one with its key; without `waits` say if it did."""
     waiting = f"Another process is at work in session {name}: waiting for it." * waits
     return locked(cache_folder("referee") / f"{name}.lock", waiting)
+
+
+@dataclass(frozen=True, repr=False)
+class RefereeSession(OnOneScreen):
+    """A session so far.
+
+    Attributes
+    ----------
+    run_id
+        Its MLflow run.
+    course
+        Its candidates and champions so far.
+    source
+        Its origin, for its report.
+    judgement
+        What the command found of a candidate; None if it judged none.
+    """
+
+    run_id: str
+    course: Course
+    source: Source
+    judgement: Judgement | None = field(default=None, metadata=LEFT_OUT)
+
+    @property
+    def exit_status(self) -> int:
+        """That of the judgement, 0 if there is none."""
+        return self.judgement.exit_status if self.judgement else 0
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per candidate with its last look; gains are differences of scores."""
+        columns = ["number", "title", "verdict", "run_id"]
+        rows = [
+            {name: getattr(each, name) for name in columns}
+            | {"runs": len(each.scores)}
+            | {name: getattr(look, name) for look in each.looks[-1:] for name in OF_LOOK}
+            for each in self.course.systems[1:]
+        ]
+        return pd.DataFrame(rows, columns=[*columns, "runs", *OF_LOOK])
+
+    @built_once
+    def report(self) -> Document:
+        """Return the session as people read it."""
+        return session_document(self.course, self.source)
+
+    def summary(self) -> str:
+        """Return the text that the command line prints: of a judgement lines for people, and the last one is JSON."""
+        judgement = self.judgement
+        return super().summary() if judgement is None else "\n".join(judgement_lines(self.course, judgement))
 
 
 class SessionRecorder:

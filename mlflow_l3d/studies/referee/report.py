@@ -15,7 +15,7 @@ from mlflow_l3d.report.page import Document, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Drawn, Table, verdict_cell
 from mlflow_l3d.report.text import Answer, Step
-from mlflow_l3d.studies.referee.numbers.judge import UNPAIRED, Assessment, Judgement
+from mlflow_l3d.studies.referee.numbers.judge import UNPAIRED, Judgement
 from mlflow_l3d.studies.referee.numbers.session import Course, SystemRecord
 
 _SHOWN = 20
@@ -144,7 +144,9 @@ def candidates_table(course: Course, most: int | None = None) -> Table | None:
             {
                 "candidate": f"{each.number}: {shorten(each.title, 50)}",
                 "verdict": verdict_cell(each.verdict or "undecided"),
-                "gain": MISSING if look is None else with_limits(change(look.gain), _limits(course, look), "({})"),
+                "gain": MISSING
+                if look is None
+                else with_limits(change(look.gain), between(look.low, look.high, change), "({})"),
                 "evidence": MISSING if look is None else _evidence(look.evidence),
                 "runs": f"{len(each.scores)}{f', {failed} failed' if (failed := _failed([each])) else ''}",
             }
@@ -190,7 +192,9 @@ def judgement_lines(course: Course, judgement: Judgement) -> list[str]:
     verdict, look, runs = judgement.verdict, judgement.assessment, counted(judgement.more, "run")
     judged = [each for each in course.systems if each.title == judgement.candidate]
     spent = counted(judgement.spent, "run")
-    gain = f"gain {change(look.gain)}{unit.behind} over the champion ({_limits(course, look)}), {spent} now"
+    gain = (
+        f"gain {change(look.gain)}{unit.behind} over the champion ({between(look.low, look.high, change)}), {spent} now"
+    )
     following = f"about {runs} of it, from number {judgement.following}"
     if UNPAIRED in judgement.notes:
         following = f"judge it again when about {counted(judgement.more, 'more run')} of it are there"
@@ -206,10 +210,6 @@ def judgement_lines(course: Course, judgement: Judgement) -> list[str]:
         limits = f"{change(last.confirmed)}{unit.behind} ({between(last.low, last.high, change)})"
         lines.append(f"On the fresh half of the test examples the champion gains {limits} over the baseline.")
     return [*lines, *judgement.notes, judgement.to_json()]
-
-
-def _limits(course: Course, look: Assessment) -> str:
-    return between(look.low, look.high, _change(course))
 
 
 def _change(course: Course) -> Callable[[float], str]:

@@ -10,17 +10,20 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final
 
+import numpy as np
+
+from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.cells.factors import configuration_seed
-from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import is_share, named, typed_name
 from mlflow_l3d.parameters.values import file_text, json_of, public_parameter
 from mlflow_l3d.privacy import HIDDEN, public_text
 from mlflow_l3d.report.numbers import shorten
 
-LONGEST: Final = 5900
-"""Characters of a recorded candidate."""
+LONGEST: Final = 5920
+"""Characters of a recorded candidate: MLflow keeps 6,000 of a parameter."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,11 @@ class Candidate:
     value: object = None
     measured: Mapping[int, float] | None = None
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (size := len(json.dumps(self.content))) > LONGEST:
+            allowed = f"has {size:,} characters, and a session records {LONGEST:,} at most"
+            raise ParameterError("candidate", shorten(self.title, 60), allowed, "Name a file or a revision instead.")
 
     @property
     def paired(self) -> bool:
@@ -113,7 +121,7 @@ class FunctionSource:
             "metric": typed_name(self.metric),
             "baseline": baseline,
         }
-        content_key(self._content(baseline))
+        self.describe(None)
 
     def describe(self, candidate: object) -> Candidate:
         """Return a candidate: the value that the function is called with."""
@@ -145,9 +153,6 @@ class FunctionSource:
         except (TypeError, ValueError):
             allowed = "must be of JSON types: finite numbers, texts, lists, mappings"
             raise ParameterError("candidate", type(candidate).__name__, allowed) from None
-        if len(text) > LONGEST:
-            allowed = f"has {len(text):,} characters, and a session records {LONGEST:,} at most"
-            raise ParameterError("candidate", _title(candidate)[:60], allowed, "Name a file instead.")
         _check_secrets(candidate)
         return {"candidate": json.loads(text)}
 
@@ -248,3 +253,16 @@ def check_unit(name: str, scores: Mapping[int, float], metric: Metric, baseline:
     if (largest > 1.5) != (allowed > 1.5):
         wrong = f"is not in the unit of the baseline: {metric.name} is up to {largest:g}, there {allowed:g}"
         raise ParameterError("candidate", shorten(name, 60), wrong, "Log fractions in both, or per cent.")
+
+
+def check_baseline(scores: FloatArray, metric: Metric, effect: float) -> None:
+    """Raise L3DError if the noise of a baseline cannot be learned, or is out of proportion to the smallest effect."""
+    if len(scores) < 2:
+        raise L3DError(f"{len(scores)} runs of the baseline have a score, and a referee learns the noise from them.")
+    if np.ptp(scores) == 0:
+        same = f"All {len(scores)} runs of the baseline have {metric.name}={scores[0]:.6g}"
+        raise L3DError(f"{same}: the seed has no effect. Pass the seed on, or compare single runs.")
+    if abs(math.log10(effect / scores.std(ddof=1))) > 6:
+        raise L3DError(
+            f"smallest_effect={effect:g}: runs of the baseline vary by {scores.std(ddof=1):g}. Check its unit."
+        )

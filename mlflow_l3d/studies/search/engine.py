@@ -25,12 +25,11 @@ from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tracking.children import finished_cells
 from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.opening import recovered_trials
+from mlflow_l3d.tracking.recorder import Recovered
+from mlflow_l3d.tracking.records import TrialRecord
 
 if TYPE_CHECKING:
     from optuna import Trial
-
-    from mlflow_l3d.tracking.recorder import Recovered
-    from mlflow_l3d.tracking.records import TrialRecord
 
 
 def open_stage(
@@ -205,7 +204,7 @@ class StageRun:
 
     def _inside(self, params: Setting) -> dict[str, Value]:
         searched = [name for name in self.space.ranges if name in params]
-        return {name: params[name] for name in searched if self.space.contains(name, params[name])}
+        return {name: params[name] for name in searched if self.space.ranges[name].holds(params[name])}
 
 
 @with_signature(SearchOptions)

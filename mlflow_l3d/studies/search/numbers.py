@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from mlflow_l3d.analysis.comparison.covariance import mean_scores
 from mlflow_l3d.analysis.comparison.difference import interval, spread
-from mlflow_l3d.analysis.comparison.system import MOST_LOST, System, graded, join_predictions, systems
+from mlflow_l3d.analysis.comparison.predictions import Predictions, graded, join_predictions, systems
+from mlflow_l3d.analysis.comparison.system import MOST_LOST, System, mean_scores
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
-from mlflow_l3d.analysis.intervals import LEVEL, known
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, known
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, Searched, Value
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import occurring
@@ -92,7 +92,7 @@ def compare_held_out(
     -------
     HeldOut
         With predictions, scores are of the test examples that scored no trial, and the interval counts configurations
-        and test examples (:func:`mlflow_l3d.analysis.comparison.covariance.mean_scores`). Else it counts configurations
+        and test examples (:func:`mlflow_l3d.analysis.comparison.system.mean_scores`). Else it counts configurations
         alone. Of equal scores it is 0 to 0.
     """
     pairs = np.array([found, default], dtype=float)
@@ -125,15 +125,12 @@ def _unseen(sides: Sides, metric: Metric, classes: int, searched: Any) -> list[S
         return None
     answers = found.label, found.prediction, default.label, default.prediction
     distinct = max(classes, occurring(*answers)) if metric.scores_classes else None
-    scores = [
-        np.array(
-            [
-                score(metric, side.label[side.run == run], side.prediction[side.run == run], distinct)
-                for run in range(runs)
-            ]
-        )
-        for side in (found, default)
-    ]
+
+    def scores_of(side: Predictions) -> FloatArray:
+        at = [side.run == run for run in range(runs)]
+        return np.array([score(metric, side.label[here], side.prediction[here], distinct) for here in at])
+
+    scores = [scores_of(found), scores_of(default)]
     places = {"configuration": np.arange(runs)}
     read, why = systems(("found", "default"), scores, (places, places), tables, metric, distinct)
     return None if why else read

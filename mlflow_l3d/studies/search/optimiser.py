@@ -190,7 +190,7 @@ def compute_importances(
     usable = [
         (params, score)
         for params, score in scored
-        if math.isfinite(score) and all(space.contains(name, params[name]) for name in space.ranges)
+        if math.isfinite(score) and all(searched.holds(params[name]) for name, searched in space.ranges.items())
     ]
     names = [name for name in sorted(space.ranges) if len({params[name] for params, _ in usable}) > 1]
     if len(names) < 2:

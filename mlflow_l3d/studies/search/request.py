@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Literal
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.cells.cell import Cell, cell_key, content_key
 from mlflow_l3d.cells.factors import HELD_OUT_BASE, SEARCH_BASE, configuration_seed
-from mlflow_l3d.parameters.published import as_published
 from mlflow_l3d.parameters.search_document import Searches, validated_on
 from mlflow_l3d.parameters.setup import headline_metric, read_parameters, set_up
+from mlflow_l3d.parameters.sources import as_published
 from mlflow_l3d.studies.request import CellRequest, StudyRequest, context_of, identity
 from mlflow_l3d.studies.search.optimiser import Stage, pruner_name, sampler_name
 from mlflow_l3d.studies.search.parameters import SEARCH

@@ -21,10 +21,15 @@ from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.parameters.search_document import search_document, share_validated_on
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.report.page import Document
-from mlflow_l3d.studies.about import About
+from mlflow_l3d.report.source import About
 from mlflow_l3d.studies.base import Study, executor_of, job_of
-from mlflow_l3d.studies.files import save_report, temporary_folder, write_json, write_table
-from mlflow_l3d.studies.result_file import LEFT_OUT, write_result
+from mlflow_l3d.studies.files import (
+    LEFT_OUT,
+    save_result,
+    temporary_folder,
+    write_json,
+    write_table,
+)
 from mlflow_l3d.studies.search.engine import StageRun, open_stage
 from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult, compare_held_out
 from mlflow_l3d.studies.search.optimiser import compute_importances
@@ -142,7 +147,6 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
         self.ended = 0
         self.metric = request.metric
         self.best_score = -self.metric.sign * math.inf
-        self._started = time.monotonic()
 
     def open(self, project_run: str | None) -> RunRecorder[TrialRecord]:
         """Open the parent run, and find which trials are known."""
@@ -173,8 +177,7 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
             write_json(folder / names.HYPERPARAMETERS, hyperparameters, indent=2)
             write_json(folder / names.SEARCH_DOCUMENT, request.document(), indent=2)
             write_table(folder / names.TRIALS, result.trials)
-            write_result(folder, finished)
-            save_report(folder, names.SEARCH_REPORT, finished.report())
+            save_result(folder, finished, names.SEARCH_REPORT)
             recorder.finish(folder, complete=True, description=finished.report().description())
         return finished
 

@@ -1,21 +1,19 @@
-"""What is searched at each stage: few values far apart, then a narrow range around the best; and whole settings."""
+"""What is searched at each stage, declared by the approach or typed as `space`; and whole settings of a trial."""
 
 from __future__ import annotations
 
-import itertools
+import json
 import math
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
 
 from mlflow_l3d.approaches.base import Approach, resolve_hyperparameters
-from mlflow_l3d.approaches.hyperparameters import AUTO, SearchChoices, Searched, SearchRange, Value
+from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, SearchChoices, Searched, SearchRange, Value
 from mlflow_l3d.cells.factors import stream
-from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.studies.search.space_text import check_searched, read_space
+from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.parameters.values import check_names, file_text, json_of
 
-Number = int | float
 Setting = Mapping[str, Value]
 """Hyperparameter -> value."""
 
@@ -46,7 +44,7 @@ class SearchSpace:
         hyperparameters
             Complete.
         override
-            ``auto``, or what is searched instead; see :func:`mlflow_l3d.studies.search.space_text.read_space`.
+            ``auto``, or what is searched instead; see :func:`mlflow_l3d.studies.search.space.read_space`.
 
         Raises
         ------
@@ -67,10 +65,7 @@ class SearchSpace:
 
     def coarse(self) -> dict[str, tuple[Value, ...]]:
         """Return the values of level 1: name -> few of them, rising; all choices, in their order."""
-        return {
-            name: searched.choices if isinstance(searched, SearchChoices) else coarse_values(searched)
-            for name, searched in self.ranges.items()
-        }
+        return {name: searched.values() for name, searched in self.ranges.items()}
 
     @property
     def grid_size(self) -> int:
@@ -84,13 +79,6 @@ class SearchSpace:
             index, position = divmod(index, len(values))
             point[name] = values[position]
         return {name: point[name] for name in self.ranges}
-
-    def contains(self, name: str, value: Value) -> bool:
-        """Return whether `value` is one that `name` may have here."""
-        searched = self.ranges[name]
-        if isinstance(searched, SearchChoices):
-            return any(value == choice and type(value) is type(choice) for choice in searched.choices)
-        return isinstance(value, int | float) and not isinstance(value, bool) and searched.low <= value <= searched.high
 
     def around(self, best: Setting) -> SearchSpace:
         """Return the space of level 2: numbers one coarse step to both sides of `best`, choices as they are there.
@@ -113,16 +101,13 @@ class SearchSpace:
         ranges: dict[str, Searched] = {}
         fixed = dict(self.fixed)
         for name, searched in self.ranges.items():
-            value = best[name]
-            if isinstance(searched, SearchRange):
-                if isinstance(value, bool | str):
-                    raise ParameterError(f"space.{name}", value, "must be a number")
-                narrow = narrow_range(searched, value)
-                if isinstance(narrow, SearchRange):
-                    ranges[name] = narrow
-                    continue
-                value = narrow
-            fixed[name] = value
+            if isinstance(searched, SearchRange) and isinstance(best[name], bool | str):
+                raise ParameterError(f"space.{name}", best[name], "must be a number")
+            narrow = searched.around(best[name])
+            if isinstance(narrow, SearchRange):
+                ranges[name] = narrow
+            else:
+                fixed[name] = narrow
         return SearchSpace(ranges, fixed)
 
     def document(self) -> dict[str, Any]:
@@ -189,72 +174,124 @@ def grid_settings(space: SearchSpace, *, trials: int, seed: int, done: Iterable[
     return [point for point in (space.grid_point(int(index)) for index in order) if point not in seen][:trials]
 
 
-def coarse_values(searched: SearchRange) -> tuple[Number, ...]:
-    """Return the values of level 1, rising.
-
-    Those that the range names; else three evenly spaced ones, bounds included; with ``log`` the powers of ten inside
-    the bounds (with the bounds themselves if these are fewer than three), or three in geometric progression if the
-    range is less than two decades. Values between the bounds are rounded to three digits.
-    """
-    low, high = searched.low, searched.high
-    if searched.coarse:
-        values = list(searched.coarse)
-    elif not searched.log:
-        values = [low, _rounded(low + (high - low) / 2, searched), high]
-    elif math.log10(high) - math.log10(low) < 2 - 1e-9:
-        values = [low, _rounded(math.exp((math.log(low) + math.log(high)) / 2), searched), high]
-    else:
-        first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
-        values = [min(max(float(f"1e{power}"), low), high) for power in range(first, last + 1)]
-        values = values if len(values) >= 3 else [low, *values, high]
-    return tuple(sorted({_typed(value, searched) for value in values}))
+_FORMS: Final = "must be auto, a .json file, a JSON object, or name=low..high, name=a|b|c or name, separated by commas"
+_SCALES: Final = ("linear", "log")
 
 
-def narrow_range(searched: SearchRange, best: float) -> SearchRange | Number:
-    """Return the range of level 2: one step of level 1 to both sides of `best`, within the bounds.
-
-    If `best` is a value of level 1, the steps are those to its neighbours (at an end, the only one there is, to both
-    sides); between two values it is the step between them. With ``log`` a step is a factor.
+def read_space(text: str, approach: Approach, offered: Mapping[str, Searched]) -> dict[str, Searched]:
+    """Return what `text` says is searched; :func:`check_searched` checks its values.
 
     Parameters
     ----------
-    searched
-        The range of level 1.
-    best
-        Taken to the nearest bound if it lies outside.
+    text
+        A ``.json`` file, a JSON object (``{"epochs": {"low": 2, "high": 9, "log": true, "coarse": [2, 9]},
+        "batch_size": [4, 8]}``), or ``learning_rate=1e-5..1e-2:log,batch_size=4|8,dropout``. Bounds without a scale
+        have the one that `offered`, or the declaration, has; a name alone takes all of that.
+    approach
+        Its declarations decide what is allowed.
+    offered
+        What the approach itself would search.
 
-    Returns
-    -------
-    SearchRange or number
-        Without values of its own for level 1; a number if only one is left.
+    Raises
+    ------
+    ParameterError
+        For the first entry that is not allowed; named ``space.<name>``.
     """
-    best = min(max(float(best), searched.low), searched.high)
-    scale, back = (math.log, math.exp) if searched.log else (float, float)
-    below, above = _steps([scale(value) for value in coarse_values(searched)], scale(best))
-    low = max(back(scale(best) - below), searched.low) if below else searched.low
-    high = min(back(scale(best) + above), searched.high) if above else searched.high
-    low, high = (float(round(end)) if searched.whole else _rounded(end, searched) for end in (low, high))
-    low, high = min(low, best), max(high, best)
-    return _typed(best, searched) if low == high else replace(searched, low=low, high=high, coarse=())
+    entries: Any
+    if text.startswith("{") or text.endswith(".json"):
+        entries = json_of("space", text, text if text.startswith("{") else file_text("space", text, text))
+        if not isinstance(entries, dict):
+            raise ParameterError("space", text, "must hold a JSON object, name -> what is searched")
+    else:
+        entries = _inline_entries(text)
+    check_names("space", entries, approach.hyperparameters, f"a name of {approach.name}:")
+    declared = {name: approach.hyperparameters[name] for name in entries}
+    return {name: _searched(name, entry, declared[name], offered.get(name)) for name, entry in entries.items()}
 
 
-def _steps(values: list[float], best: float) -> tuple[float, float]:
-    """Return the steps below and above `best` among rising values, 0 if there is only one value."""
-    gaps = [after - before for before, after in itertools.pairwise(values)]
-    if not gaps:
-        return 0.0, 0.0
-    tolerance = 1e-9 * max(gaps)
-    below = bisect_left(values, best - tolerance) - 1  # the neighbour below starts this gap
-    above = bisect_right(values, best + tolerance) - 1  # the neighbour above ends this gap
-    return gaps[min(max(below, 0), len(gaps) - 1)], gaps[min(max(above, 0), len(gaps) - 1)]
+def check_searched(name: str, searched: Searched, declaration: Hyperparameter) -> Searched:
+    """Return `searched` with every value as the hyperparameter's type.
+
+    Raises
+    ------
+    ParameterError
+        If a value is not allowed, a bound is not below the other, or there are not two values.
+    """
+    parameter = f"space.{name}"
+    if isinstance(searched, SearchChoices):
+        choices = tuple(dict.fromkeys(_parse(name, value, declaration) for value in searched.choices))
+        if len(choices) < 2:
+            shown = "|".join(map(str, choices))
+            fix = f"Leave it out of space, and fix it with hyperparameters={name}={shown}." if choices else ""
+            raise ParameterError(parameter, shown, "needs at least two different values", fix)
+        return SearchChoices(choices)
+    if not declaration.is_number:
+        raise ParameterError(parameter, f"{searched.low}..{searched.high}", "is not a number", f"Use {name}=a|b|c.")
+    low, high, *coarse = (
+        float(_parse(name, each, declaration)) for each in (searched.low, searched.high, *searched.coarse)
+    )
+    if not low < high:
+        raise ParameterError(parameter, f"{low:g}..{high:g}", "must have a low bound below its high one")
+    if searched.log and low <= 0:
+        fix = f"Use {name}={low:g}..{high:g}:linear, or a positive low bound."
+        raise ParameterError(parameter, f"{low:g}..{high:g}:log", "must be positive on a logarithmic scale", fix)
+    rising = tuple(sorted(set(coarse)))
+    if rising and not low <= rising[0] <= rising[-1] <= high:
+        shown = "|".join(f"{value:g}" for value in rising)
+        raise ParameterError(f"{parameter}.coarse", shown, f"must lie in [{low:g}, {high:g}]")
+    return SearchRange(low, high, log=searched.log, whole=declaration.type is int, coarse=rising)
 
 
-def _rounded(value: float, searched: SearchRange) -> float:
-    """Return `value` with few digits, if the change is negligible, and within the bounds."""
-    short = float(f"{value:.3g}")
-    is_near = abs(short - value) <= 0.01 * (searched.high - searched.low)
-    return min(max(short if is_near else value, searched.low), searched.high)
+def _parse(name: str, value: object, declaration: Hyperparameter) -> Value:
+    """Return a value, checked; `auto`, which stands for a number that is not known here, is none."""
+    try:
+        parsed = declaration.parse(name, value)
+    except ParameterError as error:
+        shown = error.value if isinstance(error.value, str | int | float) else repr(error.value)
+        raise ParameterError(f"space.{name}", shown, error.allowed, error.fix) from None
+    if declaration.is_number and isinstance(parsed, str):
+        raise ParameterError(f"space.{name}", value, "must be a number")
+    return parsed
 
 
-def _typed(value: float, searched: SearchRange) -> Number:
-    return int(min(max(round(value), searched.low), searched.high)) if searched.whole else float(value)
+def _searched(name: str, entry: Any, declaration: Hyperparameter, offered: Searched | None) -> Searched:
+    """Return one entry: None is all that is offered or declared, a list is choices, a mapping bounds."""
+    whole_range = offered if offered is not None else declaration.searched()
+    if entry is None:
+        if whole_range is None:
+            raise ParameterError("space", name, "has no bounds of its own", f"Use {name}=a|b or {name}=low..high.")
+        return whole_range
+    if isinstance(entry, list):
+        return SearchChoices(tuple(entry))
+    if isinstance(entry, dict):
+        check_names(f"space.{name}", entry, ("low", "high", "log", "coarse"))
+    if not isinstance(entry, dict) or not {"low", "high"} <= set(entry):
+        allowed = "must be a list of values, or an object with low and high"
+        raise ParameterError(f"space.{name}", json.dumps(entry), allowed)
+    log = entry.get("log", whole_range.log if isinstance(whole_range, SearchRange) else declaration.log)
+    coarse = entry.get("coarse", [])
+    if not isinstance(log, bool) or not isinstance(coarse, list):
+        allowed = "must have true or false as log, and a list of numbers as coarse"
+        raise ParameterError(f"space.{name}", json.dumps(entry), allowed)
+    return SearchRange(entry["low"], entry["high"], log=log, coarse=tuple(coarse))
+
+
+def _inline_entries(text: str) -> dict[str, Any]:
+    """Return the entries of ``name=low..high:scale,name=a|b|c,name`` as the JSON form has them."""
+    entries: dict[str, Any] = {}
+    for part in text.split(","):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not name or (equals and not value):
+            raise ParameterError("space", text, _FORMS)
+        if name in entries:
+            raise ParameterError("space", text, f"must name {name} once")
+        entries[name] = None
+        if ".." in value.partition(":")[0]:
+            bounds, colon, scale = (piece.strip() for piece in value.partition(":"))
+            if colon and scale not in _SCALES:
+                raise unknown_name(f"space.{name}", scale, _SCALES)
+            low, _, high = (piece.strip() for piece in bounds.partition(".."))
+            entries[name] = {"low": low, "high": high, **({"log": scale == "log"} if colon else {})}
+        elif equals:
+            entries[name] = [choice.strip() for choice in value.split("|")]
+    return entries

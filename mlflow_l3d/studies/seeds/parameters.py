@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Final, TypedDict
 
-from mlflow_l3d.annotations import Of
 from mlflow_l3d.parameters import shared
-from mlflow_l3d.parameters.declaration import Auto, Parameters, declared
+from mlflow_l3d.parameters.declaration import Auto, Of, Parameters, declared
 from mlflow_l3d.parameters.verbs import Verb
 
 

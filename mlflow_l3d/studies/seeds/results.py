@@ -13,11 +13,17 @@ import pandas as pd
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.page import Document
-from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.about import About, heading
-from mlflow_l3d.studies.files import save_report, temporary_folder, write_json, write_tables
+from mlflow_l3d.report.source import About, Source, heading
+from mlflow_l3d.studies.files import (
+    read_result,
+    save_report,
+    save_result,
+    temporary_folder,
+    write_json,
+    write_result,
+    write_tables,
+)
 from mlflow_l3d.studies.investigation.evaluate import recorded_about, rewritten
-from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks, over_tasks
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
 from mlflow_l3d.studies.seeds.parameters import SEEDS
@@ -75,12 +81,11 @@ class SeedsEvaluation(OnOneScreen):
             lines = [f"Evaluation of run {self.run_ids[0]}"]
             (study,), (about,), (runs,), (failed,) = self.studies, self.abouts, self.runs, self.failed
             return seeds_document(study, **vars(about), runs=runs, failed=failed, lines=lines)
-        studies = zip(self.studies, self.abouts, strict=True)
         return over_tasks_document(
             self.over_tasks,
             title=self.title,
             source=self.source,
-            sources={(study.model, study.task): about.source for study, about in studies},
+            sources={(one.model, one.task): at.source for one, at in zip(self.studies, self.abouts, strict=True)},
             lines=[f"Seeds over tasks (MLflow run {self.run_id})"],
         )
 
@@ -120,20 +125,18 @@ def evaluate_seeds(
     result = replace(result, over_tasks=models)
     if not log:
         return result
-    listed, title = ",".join(run_ids), result.title
-    opened = auxiliary_run(client, project_run, role="seeds_over_tasks", title=title, parameters={"source": listed})
-    with temporary_folder() as folder, opened as run:
+    title, typed = result.title, {"source": ",".join(run_ids)}
+    with auxiliary_run(client, project_run, role="seeds_over_tasks", title=title, parameters=typed) as run:
         source = Source(run_id=run.run_id, date=heading(run.run_id)["date"][:10])
         result = replace(result, run_id=run.run_id, source=source)
         rows = pd.concat([model.rows for model in models], ignore_index=True)
-        rows.to_csv(folder / "tasks.csv", index=False)
+        rows.to_csv(run.folder / "tasks.csv", index=False)
         for number, model in enumerate(models):
-            model.matrix.to_csv(folder / f"seed_by_task{f'-{number}' if models[1:] else ''}.csv")
-        tables = write_tables(folder, {"tasks.json": rows})
-        save_report(folder, names.REPORT, result.report())
-        write_result(folder, result)
+            model.matrix.to_csv(run.folder / f"seed_by_task{f'-{number}' if models[1:] else ''}.csv")
+        tables = write_tables(run.folder, {"tasks.json": rows})
+        save_result(run.folder, result)
         metrics = {f"{k}/{one.model}" if models[1:] else k: v for one in models for k, v in one.metrics().items()}
-        run.finish(folder, metrics=metrics, tags={names.INVESTIGATIONS: listed}, tables=tables)
+        run.finish(metrics=metrics, tags={names.INVESTIGATIONS: typed["source"]}, tables=tables)
     return result
 
 
@@ -155,7 +158,6 @@ class ReadParent:
 def read_parent(client: Client, run_id: str) -> ReadParent:
     """Read one parent run whose child runs have the tag ``l3d.role`` = cell and the parameter seed.seed."""
     recorded = read_investigation(run_id, client, parameter="source")
-    parent = recorded.parent
     if "seed.seed" not in recorded.cells:
         raise ParameterError("source", run_id, "is not a seeds study: its cells have no parameter seed.seed")
     document = known_document(client, run_id, names.INVESTIGATION)
@@ -168,7 +170,7 @@ def read_parent(client: Client, run_id: str) -> ReadParent:
         for (_, table), seed, key in zip(read, finished["seed.seed"], finished["cell_key"], strict=True)
         if table is not None
     ]
-    return ReadParent(parent, document, cells, pd.concat(tables, ignore_index=True) if tables else None)
+    return ReadParent(recorded.parent, document, cells, pd.concat(tables, ignore_index=True) if tables else None)
 
 
 def _study(client: Client, run_id: str, metric: str) -> tuple[ReadParent, SeedsStudy, About, Any]:

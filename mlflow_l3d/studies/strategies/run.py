@@ -29,14 +29,14 @@ from mlflow_l3d.report.table import Table
 from mlflow_l3d.report.text import Answer
 from mlflow_l3d.studies.base import entry_point, say, specified
 from mlflow_l3d.studies.dry_run import StudyPlan, plan_cells, record_plan
-from mlflow_l3d.studies.files import save_report, temporary_folder, write_tables
+from mlflow_l3d.studies.files import save_result, write_tables
 from mlflow_l3d.studies.investigation.report.page import golden_strip
 from mlflow_l3d.studies.investigation.report.runs import Runs
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.report.words import steps
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
-from mlflow_l3d.studies.investigation.run import Investigation, InvestigationStudy
-from mlflow_l3d.studies.result_file import write_result
+from mlflow_l3d.studies.investigation.results import Investigation
+from mlflow_l3d.studies.investigation.run import InvestigationStudy
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.studies.strategies.parameters import STRATEGIES, StrategiesOptions
 from mlflow_l3d.tasks.base import TaskLike
@@ -143,10 +143,7 @@ def strategies(
         requests, title, texts = _specified(approach, task, parameters)
         client = connect()
         say(requests["crossed"].setup.origin.notes)
-        with (
-            temporary_folder() as folder,
-            auxiliary_run(client, project_run.take(), role="comparison", title=title, parameters=texts) as opened,
-        ):
+        with auxiliary_run(client, project_run.take(), role="comparison", title=title, parameters=texts) as opened:
             parts: dict[str, Investigation] = {}
             for design, request in requests.items():
                 part = _finished_part(client, request.key)
@@ -163,15 +160,14 @@ def strategies(
             }
             about = requests["crossed"].setup.title("strategies")
             comparison = ComparedStrategies(opened.run_id, parts, tuple(results), about)
-            write_result(folder, comparison)
             frames = {"strategies.json": comparison.table().reset_index()}
             frames["strategy_results.json"] = comparison.to_frame()
             report = comparison.report()
-            save_report(folder, names.REPORT, report)
+            save_result(opened.folder, comparison)
             assert report.table is not None
             run_ids = ",".join(each.run_id for each in parts.values())
             tags = {names.INVESTIGATIONS: run_ids, names.NOTE: report.description(report.table.markdown())}
-            opened.finish(folder, metrics=known(metrics), tags=tags, tables=write_tables(folder, frames))
+            opened.finish(metrics=known(metrics), tags=tags, tables=write_tables(opened.folder, frames))
     return comparison
 
 

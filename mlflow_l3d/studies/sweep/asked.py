@@ -11,9 +11,8 @@ from typing import Any, Final
 
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.command.template import Template
-from mlflow_l3d.approaches.own_parameters import OWN_PARAMETERS
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.parameters.shared import PLACE
+from mlflow_l3d.parameters.shared import OWN_PARAMETERS, PLACE
 from mlflow_l3d.parameters.sources import parse
 from mlflow_l3d.parameters.values import as_text, check_names, file_text, json_of
 from mlflow_l3d.studies.investigation.parameters import MAIN
@@ -176,7 +175,7 @@ def _joined(given: Any, over: Mapping[str, Any]) -> Any:
 
 WITH_COMMAS: Final = (
     *("factor", "hyperparameters", "mitigation", "text_column", "executor_options", "cure"),
-    *(name for name, declaration in OWN_PARAMETERS.items() if declaration.text == "words"),
+    *("command", "project_parameters"),
 )
 """Parameters whose own values hold commas: a semicolon separates several values."""
 

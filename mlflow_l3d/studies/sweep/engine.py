@@ -17,8 +17,7 @@ from mlflow_l3d.execution.environment import default_workers, deferred_interrupt
 from mlflow_l3d.execution.sessions import NOT_PREPARED, JointApproach
 from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.studies.base import executor_of, job_of
-from mlflow_l3d.studies.budget import Budget
-from mlflow_l3d.studies.dry_run import StudyPlan, plan_cells
+from mlflow_l3d.studies.dry_run import Budget, StudyPlan, plan_cells
 from mlflow_l3d.studies.loop import OPEN, CellLoop, State
 from mlflow_l3d.studies.shown import progress_bar, restart_clock
 from mlflow_l3d.studies.sweep.point import FIRST_STEPS, PointStudy

@@ -9,14 +9,14 @@ from typing import Any, Final
 
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.command.template import EndedError
-from mlflow_l3d.approaches.own_parameters import OWN_PARAMETERS
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.parameters.published import PUBLISHED
 from mlflow_l3d.parameters.search_document import Searches
+from mlflow_l3d.parameters.shared import OWN_PARAMETERS
+from mlflow_l3d.parameters.sources import PUBLISHED
 from mlflow_l3d.parameters.values import as_text, public_parameter
 from mlflow_l3d.studies.base import specified
-from mlflow_l3d.studies.budget import Budget
+from mlflow_l3d.studies.dry_run import Budget
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.studies.sweep.asked import Point, changed, command_of, labels_of, merged, points_of, typed_text

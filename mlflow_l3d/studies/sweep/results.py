@@ -15,14 +15,11 @@ from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.report.page import Document
-from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.about import heading
-from mlflow_l3d.studies.files import save_report, temporary_folder, write_tables
-from mlflow_l3d.studies.result_file import read_result, write_result
+from mlflow_l3d.report.source import Source, heading
+from mlflow_l3d.studies.files import read_result, save_result, temporary_folder, write_tables
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
-from mlflow_l3d.studies.sweep.numbers.measured import LeftOut, without_each
-from mlflow_l3d.studies.sweep.numbers.point import Choice, SweptPoint, without_votes
-from mlflow_l3d.studies.sweep.numbers.results import OF_CHOICE, Sweep, analyse_sweep
+from mlflow_l3d.studies.sweep.numbers.point import Choice, LeftOut, SweptPoint, without_each
+from mlflow_l3d.studies.sweep.numbers.results import OF_CHOICE, Sweep, analyse_sweep, without_votes
 from mlflow_l3d.studies.sweep.report.page import latex_table, sweep_document
 from mlflow_l3d.studies.sweep.report.shown import ShownSweep
 from mlflow_l3d.tracking import names
@@ -91,8 +88,7 @@ def write_sweep(folder: Path, result: SweepEvaluation) -> list[str]:
     shown.rows.to_parquet(points.with_suffix(".parquet"), index=False)
     shown.rows.to_csv(points.with_suffix(".csv"), index=False)
     points.with_suffix(".tex").write_text(latex_table(shown, title=result.title), encoding="utf-8")
-    save_report(folder, names.SWEEP_REPORT, result.report())
-    write_result(folder, result)
+    save_result(folder, result, names.SWEEP_REPORT)
     tests = {"trends": pd.DataFrame(result.sweep.trends), "interactions": result.sweep.interactions_frame()}
     frames = {names.POINTS: shown.rows, **tests}
     return write_tables(folder, {f"{name}.json": frame for name, frame in frames.items() if len(frame)})
@@ -148,14 +144,11 @@ def evaluate_sweep(*run_ids: str, project_run: str | None = None, log: bool = Tr
         return _evaluate_again(client, run_ids[0], result, log=log)
     if log:
         parameters = {"source": ",".join(run_ids)}
-        with (
-            temporary_folder() as folder,
-            auxiliary_run(client, project_run, role="side_by_side", title=result.title, parameters=parameters) as run,
-        ):
+        with auxiliary_run(client, project_run, role="side_by_side", title=result.title, parameters=parameters) as run:
             result = replace(result, run_id=run.run_id)
-            tables = write_sweep(folder, result)
+            tables = write_sweep(run.folder, result)
             tags = {names.INVESTIGATIONS: parameters["source"], names.NOTE: result.report().description(first=2)}
-            run.finish(folder, metrics=result.sweep.metrics(), tags=tags, tables=tables)
+            run.finish(metrics=result.sweep.metrics(), tags=tags, tables=tables)
     return result
 
 

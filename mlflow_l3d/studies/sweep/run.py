@@ -10,15 +10,13 @@ from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.report.numbers import counted
-from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.about import heading
+from mlflow_l3d.report.source import Source, heading
 from mlflow_l3d.studies.base import Study, entry_point, say
 from mlflow_l3d.studies.dry_run import record_plan
-from mlflow_l3d.studies.files import temporary_folder, write_json
+from mlflow_l3d.studies.files import LEFT_OUT, temporary_folder, write_json
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
 from mlflow_l3d.studies.loop import State
 from mlflow_l3d.studies.request import is_typed
-from mlflow_l3d.studies.result_file import LEFT_OUT
 from mlflow_l3d.studies.self_test import tested
 from mlflow_l3d.studies.sweep.engine import Engine, SweepPlan, make_plan
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
@@ -182,7 +180,7 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
 
     def carry_out(self) -> Sweep:
         """Train the points together, score each, and write what they say together."""
-        started, request, points = time.monotonic(), self.request, self._points
+        request, points = self.request, self._points
         self._adopt()
         self._test_seeds()
         engine = Engine(points, request.budget, progress=self.progress)
@@ -202,7 +200,7 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
             source=_source(request, parent.run_id, runs_page(client, parent.experiment_id)),
             links=links_of(str(client.tracking_uri), experiments),
             computed=sum(point.computed - point.failed for point in points),
-            seconds=time.monotonic() - started,
+            seconds=time.monotonic() - self._started,
             budget=str(request.budget),
             spent=engine.is_spent,
             points_failed=len(failed) + len(request.failed),

@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.base import Task, no_predefined_split
 from mlflow_l3d.tasks.identity import make_task
-from mlflow_l3d.tasks.predefined_split import no_predefined_split
 
 
 def rotten_tomatoes(options: Mapping[str, str]) -> Task:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.search_document import FoundSearch, Subject
@@ -43,19 +43,16 @@ def latest_investigation(
 
 def own_parameter(parent: Run, name: str) -> str | None:
     """Return a parameter of a parent of this package as resolved, or else as typed; None if it has none."""
-    params: Mapping[str, Any] = parent.data.params
-    value = params.get(f"resolved.{name}", params.get(name))
+    value = parent.data.params.get(f"resolved.{name}", parent.data.params.get(name))
     return None if value is None else re.sub(r"""^(['"])(.*)\1$""", r"\2", str(value))
 
 
-def similar_cells(client: MlflowClient, *, task: str, approach: str, model: str) -> list[Run]:
-    """Return those of the newest 500 finished cells with this task, approach and model, whatever else differs."""
-    quote = '"' if "'" in approach else "'"
-    wanted = f"{condition({names.ROLE: 'cell'}, 'FINISHED')} and params.approach = {quote}{approach}{quote}"
-    order = ["attributes.start_time DESC"]
-    runs = client.search_runs(experiment_ids(client), wanted, max_results=500, order_by=order)
-    same = {"task": task, "model": model or "none"}
-    return [run for run in runs if all(run.data.params.get(name) == value for name, value in same.items())]
+def similar_cells(client: MlflowClient, same: Mapping[str, str]) -> list[Run]:
+    """Return those of the newest 500 finished cells with these parameters (an approach, ...), whatever else differs."""
+    quote = '"' if "'" in same["approach"] else "'"
+    wanted = f"{condition({names.ROLE: 'cell'}, 'FINISHED')} and params.approach = {quote}{same['approach']}{quote}"
+    runs = client.search_runs(experiment_ids(client), wanted, max_results=500, order_by=["attributes.start_time DESC"])
+    return [run for run in runs if same.items() <= run.data.params.items()]
 
 
 def investigations(client: MlflowClient, context_key: str) -> list[Run]:

@@ -6,8 +6,13 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+import numpy as np
+import pandas as pd
+
+from mlflow_l3d.analysis.consistency.choice import class_column
+from mlflow_l3d.analysis.cure.examples import RunPredictions
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import error_line
@@ -15,6 +20,7 @@ from mlflow_l3d.tracking.connection import error_line
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Form: TypeAlias = Literal["classes", "numbers", "texts"]
 _logger = logging.getLogger("mlflow_l3d")
 _ANSWERS: Final = ("example_id", "label", "prediction")
 _ROWS: Final = 1 << 16
@@ -107,3 +113,34 @@ def _together(rows: Sequence[int], at_once: float) -> Iterator[list[int]]:
         if held >= at_once or at == len(rows) - 1:
             yield list(range(begun, at + 1))
             begun, held = at + 1, 0
+
+
+def run_predictions(cell: Any, table: pa.Table, form: Form) -> RunPredictions | None:
+    """Return what a run predicts from its table; None if it lacks a number.
+
+    Parameters
+    ----------
+    cell
+        Has its column.
+    table
+        Of predictions, perhaps with class scores and the reference set.
+    form
+        What labels and predictions are.
+    """
+    labels, predictions = (np.asarray(table[name].to_numpy()) for name in ("label", "prediction"))
+    if form == "classes":
+        labels, predictions = class_column(labels, "label"), class_column(predictions, "prediction")
+    elif form == "numbers":
+        labels, predictions = (np.asarray(column, dtype=np.float64) for column in (labels, predictions))
+        if not (np.isfinite(labels).all() and np.isfinite(predictions).all()):
+            return None
+    of_classes = [name for name in table.column_names if name.startswith(names.CLASS_SCORE)]
+    column = getattr(cell, "column", None)
+    return RunPredictions(
+        -1 if pd.isna(column) else int(column),
+        table["example_id"].to_numpy(),
+        labels,
+        predictions,
+        ~table[names.REFERENCE].to_numpy() if has_reference(table.schema) else np.ones(len(table), dtype=bool),
+        np.column_stack([table[name].to_numpy() for name in of_classes]) if of_classes else None,
+    )

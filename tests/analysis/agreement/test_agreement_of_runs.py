@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlflow_l3d.analysis.consistency.agreement.base import Scoring
-from mlflow_l3d.analysis.consistency.agreement.choice import choose, scoring, scoring_of
-from mlflow_l3d.analysis.consistency.agreement.scored import comparisons_by, scored_agreement
+from mlflow_l3d.analysis.consistency.choice import choose, scoring, scoring_of
 from mlflow_l3d.analysis.consistency.consistency import Stability
 from mlflow_l3d.analysis.consistency.runs import number_agreement
+from mlflow_l3d.analysis.consistency.scored import comparisons_by, scored_agreement
+from mlflow_l3d.analysis.consistency.scoring import Scoring
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import L3DError, ParameterError
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlflow_l3d.analysis.consistency.agreement.base import Similarity
-from mlflow_l3d.analysis.consistency.agreement.choice import SCORINGS, scoring
-from mlflow_l3d.analysis.consistency.agreement.structures import (
+from mlflow_l3d.analysis.consistency.choice import SCORINGS, scoring
+from mlflow_l3d.analysis.consistency.scoring import Similarity
+from mlflow_l3d.analysis.consistency.structures import (
     Attachment,
     Closeness,
     Ndcg,
@@ -21,7 +21,7 @@ from mlflow_l3d.analysis.consistency.agreement.structures import (
     RankBiasedOverlap,
     SetF1,
 )
-from mlflow_l3d.analysis.consistency.agreement.texts import (
+from mlflow_l3d.analysis.consistency.texts import (
     Bleu,
     Chrf,
     EntityF1,
@@ -98,6 +98,11 @@ def test_an_unparsed_answer_agrees_with_nothing(name):
     assert function(None, None) == function(value, None) == 0
     assert function(None, None, value) == 0
     assert function(value, None, value) == (pytest.approx(0.5) if isinstance(function, Similarity) else 0)
+
+
+def test_exact_match_knows_no_equal_nan():
+    # One and the same nan is found in a table of forms, although it equals nothing.
+    assert scoring("exact_match")(math.nan, math.nan) == scoring("exact_match")(math.nan, math.nan, math.nan) == 0
 
 
 def test_exact_match():

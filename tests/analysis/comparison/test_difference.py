@@ -11,7 +11,6 @@ import pytest
 from comparison_cases import answers, scored, system
 from scipy import stats
 
-from mlflow_l3d.analysis.comparison.covariance import mean_scores, within_settings
 from mlflow_l3d.analysis.comparison.difference import (
     examples_to_settle,
     interval,
@@ -20,8 +19,8 @@ from mlflow_l3d.analysis.comparison.difference import (
     runs_needed,
     spread,
 )
-from mlflow_l3d.analysis.comparison.leave_out import check_effect, least_error
-from mlflow_l3d.analysis.comparison.system import System
+from mlflow_l3d.analysis.comparison.predictions import check_effect, least_error
+from mlflow_l3d.analysis.comparison.system import System, mean_scores, within_settings
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named
 

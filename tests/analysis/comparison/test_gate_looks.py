@@ -10,18 +10,18 @@ import pytest
 from comparison_cases import answers, scored, system
 from scipy import stats
 
+from mlflow_l3d.analysis.comparison.power import Forecast, Outlook, measured_pairs
 from mlflow_l3d.analysis.intervals import unseen_share
-from mlflow_l3d.analysis.sequential.spending import Measured, SequentialPlan
+from mlflow_l3d.analysis.planning.spending import Measured, SequentialPlan
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.studies.gate.numbers.gate import (
+from mlflow_l3d.studies.files import _Reader, _written
+from mlflow_l3d.studies.gate.numbers import (
     GateAnswer,
     Look,
     look_at,
     measure,
     view,
 )
-from mlflow_l3d.studies.gate.numbers.power import Forecast, Outlook, measured_pairs
-from mlflow_l3d.studies.result_file import _Reader, _written
 
 PLAN = SequentialPlan((10, 20), 0.5)
 

@@ -8,16 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mlflow_l3d.analysis.sequential.spending import (
-    Measured,
-    SequentialPlan,
-    alpha_spent,
-    decisions,
-    limits,
-    nominal_levels,
-    planned_looks,
-)
-from mlflow_l3d.studies.gate.numbers.power import (
+from mlflow_l3d.analysis.comparison.power import (
     MOST_AUTO,
     Noise,
     measured_pairs,
@@ -25,6 +16,15 @@ from mlflow_l3d.studies.gate.numbers.power import (
     power,
     runs_for_power,
     simulate,
+)
+from mlflow_l3d.analysis.planning.spending import (
+    Measured,
+    SequentialPlan,
+    alpha_spent,
+    decisions,
+    limits,
+    nominal_levels,
+    planned_looks,
 )
 
 SPENDINGS = ("pocock", "obrien_fleming")

@@ -7,9 +7,9 @@ import pytest
 from comparison_cases import scored
 
 from mlflow_l3d.analysis.comparison.compare import compare_systems
-from mlflow_l3d.analysis.comparison.covariance import mean_scores
 from mlflow_l3d.analysis.comparison.difference import spread
-from mlflow_l3d.analysis.comparison.system import Predictions, System, paired, systems
+from mlflow_l3d.analysis.comparison.predictions import Predictions, systems
+from mlflow_l3d.analysis.comparison.system import System, mean_scores, paired
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named

@@ -10,10 +10,9 @@ from comparison_cases import answers, scored, system
 from scipy.stats import beta, norm
 from scipy.stats import t as student
 
-from mlflow_l3d.analysis.comparison.covariance import within_settings
-from mlflow_l3d.analysis.comparison.system import Pairing, System, paired
+from mlflow_l3d.analysis.comparison.system import Pairing, System, paired, within_settings
 from mlflow_l3d.analysis.comparison.wins import example_wins, pair_wins, run_wins
-from mlflow_l3d.analysis.importance.checks.shape import wilson_interval
+from mlflow_l3d.analysis.intervals import wilson_interval
 
 NONE = Pairing(np.zeros(0, dtype=int), np.zeros(0, dtype=int), ())
 

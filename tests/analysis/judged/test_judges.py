@@ -8,7 +8,7 @@ import pytest
 from judged_app import App
 from statsmodels.stats.inter_rater import cohens_kappa
 
-from mlflow_l3d.analysis.judged.judges import judge_agreement, unstable_rows
+from mlflow_l3d.analysis.judged.repeated import judge_agreement, unstable_rows
 
 COHEN = ((88, 10, 2), (14, 40, 6), (18, 10, 12))
 """Cohen (1960): 200 patients in three classes by two judges."""

@@ -10,7 +10,7 @@ import pytest
 from judged_app import App
 from scipy.stats import binom
 
-from mlflow_l3d.analysis.judged.pass_k import pass_k, pass_table
+from mlflow_l3d.analysis.judged.repeated import pass_k, pass_table
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4])

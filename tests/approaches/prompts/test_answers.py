@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlflow_l3d.approaches.icl.prompts.decisions import parse_answer
+from mlflow_l3d.approaches.icl.decisions import parse_answer
 
 SENTIMENT = ("Negative", "Positive")
 YES_NO = ("No", "Yes")

@@ -2,8 +2,7 @@
 
 import pytest
 
-from mlflow_l3d.approaches.icl.prompts.formats import custom_format
-from mlflow_l3d.approaches.icl.prompts.words import check_words
+from mlflow_l3d.approaches.icl.formats import check_words, custom_format
 from mlflow_l3d.errors import ParameterError
 
 

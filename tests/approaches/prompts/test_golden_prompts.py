@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat
-from mlflow_l3d.approaches.icl.prompts.formats import LETTERS, PAPER_TASKS, format_for
+from mlflow_l3d.approaches.icl.formats import format_for
+from mlflow_l3d.approaches.icl.paper import LETTERS, TABLES
+from mlflow_l3d.approaches.icl.prompts import PromptFormat
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -111,7 +112,7 @@ def test_prompt_is_the_expected_text(task: str, letter: str) -> None:
 def test_every_file_is_looked_at() -> None:
     expected = {f"{task}_{letter}.txt" for task in EXAMPLES for letter in LETTERS}
     assert {file.name for file in GOLDEN.iterdir()} == expected
-    assert set(PAPER_TASKS) <= set(EXAMPLES)
+    assert set(TABLES) <= set(EXAMPLES)
 
 
 @pytest.mark.parametrize("task", EXAMPLES)
@@ -131,7 +132,7 @@ def test_numbers_of_format_a_answer_to_the_class_that_they_stand_before(task: st
 
 
 @pytest.mark.parametrize("letter", LETTERS)
-@pytest.mark.parametrize("task", PAPER_TASKS)
+@pytest.mark.parametrize("task", TABLES)
 def test_prompt_does_not_depend_on_how_a_file_orders_its_classes(task: str, letter: str) -> None:
     class_names, shots, texts = EXAMPLES[task]
     turned = tuple(reversed(class_names))
@@ -140,7 +141,7 @@ def test_prompt_does_not_depend_on_how_a_file_orders_its_classes(task: str, lett
 
 
 def test_dispatch_and_direct_call_agree() -> None:
-    for task in PAPER_TASKS:
+    for task in TABLES:
         names, _, texts = EXAMPLES[task]
         direct: PromptFormat = format_for(task, "A", names)
         assert direct == format_for(task, "A", names, columns=len(texts))

@@ -6,13 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat
-from mlflow_l3d.approaches.icl.prompts.formats import (
-    LETTERS,
-    PAPER_TASKS,
+from mlflow_l3d.approaches.icl.formats import (
     format_for,
-    paper_task,
 )
+from mlflow_l3d.approaches.icl.paper import LETTERS, TABLES, paper_task
+from mlflow_l3d.approaches.icl.prompts import PromptFormat
 from mlflow_l3d.errors import ParameterError
 
 SST2 = format_for("sst2", "A", ("negative", "positive"))
@@ -157,7 +155,7 @@ def test_class_names_that_differ_only_in_case() -> None:
 
 
 def test_only_format_a_numbers_its_options() -> None:
-    assert PAPER_TASKS == ("sst2", "cola", "mrpc", "ag_news", "trec", "snips", "dbpedia")
+    assert tuple(TABLES) == ("sst2", "cola", "mrpc", "ag_news", "trec", "snips", "dbpedia")
     for letter in LETTERS:
         found = format_for("sst2", letter, ("negative", "positive"))
         assert (found.parse("2)") == 1) == (letter == "A")

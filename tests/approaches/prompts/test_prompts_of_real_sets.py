@@ -5,14 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from mlflow_l3d.approaches.icl.prompts.formats import LETTERS, PAPER_TASKS, format_for
+from mlflow_l3d.approaches.icl.formats import format_for
+from mlflow_l3d.approaches.icl.paper import LETTERS, TABLES
 from mlflow_l3d.tasks.resolve import load_task
 
 FOLDER = os.environ.get("L3D_TEST_DATA", "")
 
 
 @pytest.mark.skipif(not FOLDER, reason="L3D_TEST_DATA names no folder")
-@pytest.mark.parametrize("name", PAPER_TASKS)
+@pytest.mark.parametrize("name", TABLES)
 def test_a_set_of_the_paper(name: str) -> None:
     task = load_task(str(Path(FOLDER) / f"{name}.parquet"))
     formats = [format_for(task.name, letter, task.class_names, columns=len(task.texts)) for letter in LETTERS]

@@ -19,22 +19,20 @@ from run_helpers import Place, copied, sqlite_place
 from scipy.stats import binom
 
 from mlflow_l3d import FunctionApproach, L3DError, cure, cured, evaluate, investigate, load, plan_cure, seeds
-from mlflow_l3d.analysis.cure.rank import NAMED
-from mlflow_l3d.analysis.cure.remedy import Range, Remedy
-from mlflow_l3d.approaches.cured.members import read_member
+from mlflow_l3d.analysis.cure.remedy import NAMED, Range, Remedy
+from mlflow_l3d.approaches.cured.sessions import read_member
 from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.cures import text_of
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.report.remedies import remedy_words
 from mlflow_l3d.studies import base
-from mlflow_l3d.studies.cure import data, request, verifying
+from mlflow_l3d.studies.cure import remedies, request
 from mlflow_l3d.studies.cure.gather import Gathered
-from mlflow_l3d.studies.cure.numbers.verified import CureAnswer
-from mlflow_l3d.studies.cure.request import _trainings
-from mlflow_l3d.studies.cure.results import Cure
-from mlflow_l3d.studies.investigation.members import chosen_by_other
-from mlflow_l3d.studies.investigation.run import Investigation
+from mlflow_l3d.studies.cure.numbers import CureAnswer
+from mlflow_l3d.studies.cure.run import Cure
+from mlflow_l3d.studies.investigation.remedies import chosen_by_other
+from mlflow_l3d.studies.investigation.results import Investigation
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import Split
 from mlflow_l3d.tasks.sources.packaged import generate
@@ -239,13 +237,13 @@ def test_the_latest_finished_investigation_counts_without_its_deleted_cells(
 
 
 def test_trainings_of_a_cured_parent_count_as_often_as_each_of_its_runs_has_them() -> None:
+    trainings: Any = request.CureRequest.each.fget  # type: ignore[attr-defined]
     parent: Any = SimpleNamespace(data=SimpleNamespace(params={"cure": text_of(Remedy("vote", ("data_order",), 7))}))
-    assert _trainings(SimpleNamespace(parent=parent), None) == 7  # type: ignore[arg-type]
+    assert trainings(SimpleNamespace(gathered=SimpleNamespace(parent=parent), golden=None)) == 7
     plain: Any = SimpleNamespace(data=SimpleNamespace(params={"cure": "none"}))
-    assert _trainings(SimpleNamespace(parent=plain), None) == 1  # type: ignore[arg-type]
+    assert trainings(SimpleNamespace(gathered=SimpleNamespace(parent=plain), golden=None)) == 1
     setup = SimpleNamespace(approach=cured("synthetic", {"kind": "vote", "over": ["data_order"], "members": 5}))
-    golden: Any = SimpleNamespace(setup=setup)
-    assert _trainings(SimpleNamespace(parent=plain), golden) == 5  # type: ignore[arg-type]
+    assert trainings(SimpleNamespace(gathered=None, golden=SimpleNamespace(setup=setup))) == 5
 
 
 def test_only_the_score_that_chooses_among_runs_predicts_the_best_of_several() -> None:
@@ -265,11 +263,13 @@ def test_only_other_sizes_of_the_same_data_show_what_more_labels_do(monkeypatch:
         )
 
     runs = [investigated(*each) for each in (("a", 60, "x"), ("b", 120, "x"), ("c", 240, "y"))]
-    monkeypatch.setattr(data, "search", lambda *_: runs)
-    monkeypatch.setattr(data, "known_document", lambda _, run_id, __: {"golden": [0.4, 0.6, None, "abc".index(run_id)]})
+    monkeypatch.setattr(remedies, "search", lambda *_: runs)
+    monkeypatch.setattr(
+        remedies, "known_document", lambda _, run_id, __: {"golden": [0.4, 0.6, None, "abc".index(run_id)]}
+    )
     gathered: Any = SimpleNamespace(parent=runs[0])
-    by_size = data._scores_by_size(None, gathered)  # type: ignore[arg-type]
-    first, second = data._points(by_size)
+    by_size = remedies._scores_by_size(None, gathered)  # type: ignore[arg-type]
+    first, second = remedies._points(by_size)
     assert (first.size, second.size) == (60, 120)  # c has another file of that name
     assert second.mean == pytest.approx(
         (2 / 3, 2 / 3 - 4.302653 * 0.305505 / 3**0.5, 2 / 3 + 4.302653 * 0.305505 / 3**0.5)
@@ -277,7 +277,7 @@ def test_only_other_sizes_of_the_same_data_show_what_more_labels_do(monkeypatch:
 
 
 def test_what_other_numbers_of_examples_do_has_a_row_or_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data, "_scores_by_size", lambda *_: {})
+    monkeypatch.setattr(remedies, "_scores_by_size", lambda *_: {})
     members = SimpleNamespace(test_size=100, luck_of_tests=lambda *_: 0.0016)
     gathered: Any = SimpleNamespace(
         parent=SimpleNamespace(data=SimpleNamespace(params={"num_labelled": "20"})),
@@ -288,8 +288,8 @@ def test_what_other_numbers_of_examples_do_has_a_row_or_a_reason(monkeypatch: py
         classes=2,
         cells=pd.DataFrame(),
     )
-    (labels,) = data.labels_remedy(cast("Any", None), gathered, None, np.zeros(0))  # nothing can be trained here
-    (tests,) = data.data_remedies(gathered, generate(60))
+    (labels,) = remedies.labels_remedy(cast("Any", None), gathered, None, np.zeros(0))  # nothing can be trained here
+    (tests,) = remedies.data_remedies(gathered, generate(60))
     assert labels.reason.endswith("A second one shows it: mlflow-l3d investigate ... --num-labelled 40")
     assert remedy_words(tests.remedy) == "200 test examples in place of 100"
     assert tests.std.value == pytest.approx(math.sqrt(0.0017))
@@ -330,9 +330,9 @@ def test_a_remedy_that_another_process_trains_is_waited_for(tmp_path: Path, monk
 def test_a_member_is_whole_whenever_another_process_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("L3D_CACHE", str(tmp_path))
     table = pa.table({"example_id": [1], "label": [0], "prediction": [0]})
-    monkeypatch.setattr(verifying, "member_keys", lambda _: ("context", ["k"]))
-    monkeypatch.setattr(verifying, "stored_runs", lambda *_: pd.DataFrame({"cell_key": ["k"], "f1_macro": [0.5]}))
-    monkeypatch.setattr(verifying, "read_predictions", lambda *_, **__: [(None, table)])
+    monkeypatch.setattr(remedies, "member_keys", lambda _: ("context", ["k"]))
+    monkeypatch.setattr(remedies, "stored_runs", lambda *_: pd.DataFrame({"cell_key": ["k"], "f1_macro": [0.5]}))
+    monkeypatch.setattr(remedies, "read_predictions", lambda *_, **__: [(None, table)])
     folder, replace, read = cache_folder("members"), Path.replace, []
 
     def read_before(path: Path, target: Path) -> Path:
@@ -341,7 +341,7 @@ def test_a_member_is_whole_whenever_another_process_reads_it(tmp_path: Path, mon
 
     monkeypatch.setattr(Path, "replace", read_before)
     nothing: Any = None
-    verifying.fetch_members(nothing, nothing)
+    remedies.fetch_members(nothing, nothing)
     member = read_member(folder, "k")
     assert read == [None, None]
     assert member is not None

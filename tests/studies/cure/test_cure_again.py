@@ -21,8 +21,8 @@ from mlflow_l3d.report.remedies import remedy_words
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.cure import run
 from mlflow_l3d.studies.cure.gather import Gathered
-from mlflow_l3d.studies.cure.numbers.verified import CureAnswer
-from mlflow_l3d.studies.cure.report.page import cure_document
+from mlflow_l3d.studies.cure.numbers import CureAnswer
+from mlflow_l3d.studies.cure.report import cure_document
 from mlflow_l3d.studies.cure.request import CureRequest
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import Split

@@ -51,10 +51,11 @@ def test_heads_that_converge_vary_less_and_several_of_them_less_than_one(place: 
         common = {"test_selection": "fixed", "executor": "inline"}
         found = investigate(frame, factor="model_initialisation", **sizes, **common)
         (verified,) = found.cure(verify=1, remedy=converged, executor="inline").answer.verified
-        helping = found.cure().answer.helping()
+        cured = found.cure().answer
     assert verified.ratio.value < 0.8
     assert verified.mean_change.low > 0
-    (alone,) = [each for each in helping if each.remedy.words == converged]
-    several = next(each for each in helping if each.remedy.words.endswith(f", {converged}"))
+    # Whether it alone is worth its seconds depends on the machine.
+    (alone,) = [each for each in cured.predictions if each.remedy.words == converged and not each.also]
+    several = next(each for each in cured.helping() if each.remedy.words.endswith(f", {converged}"))
     assert several.remedy.changes == alone.remedy.changes == verified.prediction.remedy.changes
     assert several.std.value < alone.std.value == pytest.approx(verified.cured.value, rel=0.1)

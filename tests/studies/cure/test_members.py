@@ -13,14 +13,14 @@ import pyarrow as pa
 import pytest
 from scipy.stats import binom
 
-from mlflow_l3d.analysis.cure.rank import helping, helps, simplest
-from mlflow_l3d.analysis.cure.remedy import Prediction, Range, Remedy
+from mlflow_l3d.analysis.cure.examples import RunPredictions
+from mlflow_l3d.analysis.cure.remedy import Prediction, Range, Remedy, helping, helps, simplest
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.remedies import labels_note, plain_words, remedy_words
-from mlflow_l3d.studies.investigation import members as rows_of
-from mlflow_l3d.studies.investigation.members import MemberRows, RunPredictions, run_predictions
-from mlflow_l3d.studies.investigation.remedies import nothing_helps, predicted, why_not
+from mlflow_l3d.studies.investigation import remedies as rows_of
+from mlflow_l3d.studies.investigation.remedies import MemberRows, nothing_helps, predicted, why_not
+from mlflow_l3d.tracking.earlier.predictions import run_predictions
 
 RIGHT = 0.7
 NO_SCORES = np.zeros(0)

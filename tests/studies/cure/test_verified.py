@@ -8,13 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mlflow_l3d.analysis.cure.more_data import other_labels
+from mlflow_l3d.analysis.cure.examples import other_labels
 from mlflow_l3d.analysis.cure.remedy import UNKNOWN, Prediction, Range, Remedy
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.cure.numbers.verified import CureAnswer, Verified, against_collapse, spread_ratio, verify
-from mlflow_l3d.studies.cure.report.achieved import trained_table, verified_table
-from mlflow_l3d.studies.cure.report.page import cure_document, headline
+from mlflow_l3d.studies.cure.numbers import CureAnswer, Verified, against_collapse, spread_ratio, verify
+from mlflow_l3d.studies.cure.report import cure_document, headline, trained_table, verified_table
 
 NOTHING = Verified(prediction=Prediction(remedy=Remedy("vote", ("a",), 5), basis="exact"), run_id="r", runs=0)
 
@@ -64,6 +63,15 @@ def test_less_spread_and_the_mean_are_two_statements(ratio: Range, change: Range
         )
     assert words.startswith("Verified:") is (answer.best is not None)
     assert ("whether the mean is lower is open" in words) is (answer.best is not None and mean == "open")
+
+
+def test_a_range_from_other_sizes_is_written_without_a_point() -> None:
+    made = Prediction(remedy=other_labels(60, 120), basis="extrapolated")
+    made = replace(made, std=Range(math.nan, 0.06, 0.12), mean_change=Range(math.nan, -0.01, 0.2))
+    trained = replace(NOTHING, prediction=made, runs=9, plain=Range(0.05), cured=Range(0.04), mean_change=Range(0.08))
+    answer = CureAnswer(metric=named("accuracy"), std=0.1, mean=0.5, predictions=(made,), verified=(trained,))
+    assert trained_table(answer).rows[0][1:3] == ("4.00 (3.00 to 6.00)", "+8.00 (-1.00 to +20.00)")
+    assert "6.00 to 12.00" in cure_document(answer, source=Source(), run_id="r", settings={}).to_html()
 
 
 def test_an_open_mean_is_named_only_if_no_other_remedy_keeps_it() -> None:

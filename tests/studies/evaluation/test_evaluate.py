@@ -19,15 +19,16 @@ from run_helpers import CELLS, Place, copied
 import mlflow_l3d
 from mlflow_l3d import cli
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.designs.analyse import Planned, analyse
+from mlflow_l3d.designs import Planned
+from mlflow_l3d.designs.analyse import analyse
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.metrics.known import score as score_of
-from mlflow_l3d.studies.evaluation.deletion import delete
+from mlflow_l3d.studies.evaluation.finished import delete
 from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.investigation import scoring
 from mlflow_l3d.studies.investigation.report.runs import Runs
-from mlflow_l3d.studies.investigation.run import Investigation
+from mlflow_l3d.studies.investigation.results import Investigation
 from mlflow_l3d.studies.investigation.scoring import check_stored, score
 from mlflow_l3d.tracking import names
 

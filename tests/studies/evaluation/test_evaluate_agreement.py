@@ -22,9 +22,9 @@ from pages import Page
 from run_helpers import Place, one_line, sqlite_place
 
 from mlflow_l3d import cli
-from mlflow_l3d.analysis.consistency.agreement.choice import scoring_of
+from mlflow_l3d.analysis.consistency.choice import scoring_of
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.designs.analyse import Planned
+from mlflow_l3d.designs import Planned
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.evaluation.run import evaluate

@@ -17,10 +17,10 @@ from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
+from mlflow_l3d.studies.files import _written
 from mlflow_l3d.studies.investigation.evaluate import rewritten
 from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.investigation.results import Evaluation
-from mlflow_l3d.studies.result_file import _written
 
 pytestmark = pytest.mark.slow
 

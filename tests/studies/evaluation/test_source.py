@@ -15,7 +15,7 @@ from run_helpers import Place, sqlite_place
 import mlflow_l3d
 from mlflow_l3d import cli
 from mlflow_l3d.studies.evaluation import run as evaluating
-from mlflow_l3d.studies.evaluation.source import Kind, find_results
+from mlflow_l3d.studies.evaluation.run import Kind, find_results
 
 calls: list[tuple[str, object, dict[str, Any]]] = []
 

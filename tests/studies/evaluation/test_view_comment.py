@@ -14,9 +14,9 @@ from fake_github import Job
 from run_helpers import Place, sqlite_place
 
 import mlflow_l3d
+from mlflow_l3d.analysis.comparison.power import power
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.evaluation.view import view
-from mlflow_l3d.studies.gate.numbers.power import power
 
 pytestmark = pytest.mark.slow
 

@@ -17,15 +17,15 @@ import pytest
 from run_helpers import Place, copied, sqlite_place, wait_until
 
 from mlflow_l3d import FunctionApproach, Hyperparameter, cli, compare, evaluate, investigate, referee, seeds
+from mlflow_l3d.analysis.comparison.power import power
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.parameters.local_paths import with_whole_paths
+from mlflow_l3d.parameters.values import with_whole_paths
 from mlflow_l3d.studies.base import executor_of
-from mlflow_l3d.studies.evaluation.deletion import delete
+from mlflow_l3d.studies.evaluation.finished import delete
 from mlflow_l3d.studies.gate.conduct import Gate
 from mlflow_l3d.studies.gate.golden import GoldenRuns, specify_golden
-from mlflow_l3d.studies.gate.numbers.power import power
 from mlflow_l3d.studies.gate.run import gate, plan_gate
 from mlflow_l3d.tracking.opening import open_recorder
 
@@ -63,13 +63,13 @@ def test_a_lower_loss_of_the_candidate_is_better(
     shifts = {"shift": Hyperparameter(0.0, "of the loss", -1.0, 1.0)}
     given: dict[str, Any] = {"factors": ["data_order", "data_split"], "metrics": [name], "hyperparameters": shifts}
     approach = FunctionApproach(loss, name="loss", version="1", **given)
-    sizes: dict[str, Any] = {"mitigation_runs": 2, "investigation_runs": 2, "golden_runs": 12, "self_test": "skip"}
+    sizes: dict[str, Any] = {"mitigation_runs": 2, "investigation_runs": 2, "golden_runs": 6, "self_test": "skip"}
     with place.entered():
         for value in (0.0, shift):
             more = {"approach": approach, "hyperparameters": {"shift": value}, "executor": "inline"}
             runs.append(investigate(factor="data_order", **more, **sizes))
         sides: dict[str, Any] = {"baseline": runs[0].run_id, "candidate": runs[1].run_id}
-        sides |= {"smallest_effect": 0.01, "most_runs": 12}
+        sides |= {"smallest_effect": 0.01, "most_runs": 6}
         assert gate(metric=metric, **sides).answer.decision == decision
         turned = {**sides, "baseline": runs[1].run_id, "candidate": runs[0].run_id}
         assert gate(metric=metric, **turned).answer.decision == OPPOSITE[decision]
@@ -268,6 +268,7 @@ def test_interrupted_it_goes_on_where_it_was(place: Place, baseline: str, monkey
             gated(place, LOWER, baseline=baseline, **FINE)
     [run] = of_role(place, "gate")
     assert (run.info.status, run.data.metrics["looks"]) == ("KILLED", 1)
+    assert run.data.tags["l3d.error"] == "Interrupted. The same command continues"
     assert {each.info.status for each in of_role(place, "golden_runs")} == {"KILLED"}
     trained = len(place.cells())
     found = gated(place, LOWER, baseline=baseline, **FINE)
@@ -555,7 +556,7 @@ def test_mistakes_are_one_line(whole: tuple[Place, str], parameters: dict[str, A
 def test_an_investigation_is_not_its_own_candidate_and_few_golden_runs_are_none(place: Place, baseline: str) -> None:
     with pytest.raises(ParameterError, match="is the baseline itself"):
         gated(place, baseline, baseline=baseline)
-    same = f"candidate=the same: is what baseline {baseline} is: their runs are the same"
+    same = f"candidate=the same: has the same runs as baseline {baseline}"
     with pytest.raises(ParameterError, match=same):
         gated(place, {"hyperparameters": SETTING}, baseline=baseline)
     few = place.investigate(golden_runs=4, hyperparameters={**SETTING, "noise": 0.5}).run_id

@@ -14,8 +14,7 @@ from pages import Page
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.gate import conduct
-from mlflow_l3d.studies.gate.changes import differences_from
-from mlflow_l3d.studies.gate.numbers.gate import GateAnswer, Outstanding
+from mlflow_l3d.studies.gate.numbers import GateAnswer, Outstanding
 from mlflow_l3d.studies.gate.report import (
     GateSource,
     advice_on,
@@ -26,6 +25,7 @@ from mlflow_l3d.studies.gate.report import (
     look_line,
     steps,
 )
+from mlflow_l3d.studies.gate.sides import differences_from
 
 RUN, CANDIDATE = "8d700d7ae2b3440c89188f7d6099561f", "c" * 32
 SOURCE = GateSource(

@@ -20,7 +20,7 @@ import mlflow_l3d
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.evaluation.view import studies_of
 from mlflow_l3d.studies.groups.run import GroupsEvaluation, evaluate_groups
-from mlflow_l3d.studies.investigation.run import Investigation
+from mlflow_l3d.studies.investigation.results import Investigation
 from mlflow_l3d.tracking.existing import read_table
 
 RATES = {"0.1": 0.80, "0.01": 0.70}

@@ -19,7 +19,8 @@ from scipy import stats
 from mlflow_l3d import compare, cure
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.comparison.results import ComparedRuns
-from mlflow_l3d.studies.evaluation.run import evaluate, load
+from mlflow_l3d.studies.evaluation.finished import load
+from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.groups.numbers import GroupsStudy
 from mlflow_l3d.studies.groups.run import GroupsEvaluation
 from mlflow_l3d.studies.importing.run import FilesEvaluation

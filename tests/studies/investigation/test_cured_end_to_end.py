@@ -15,7 +15,7 @@ from mlflow_l3d.approaches.synthetic import Synthetic
 from mlflow_l3d.cells.cell import cell_key
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.investigation.request import specify
-from mlflow_l3d.studies.investigation.run import Investigation
+from mlflow_l3d.studies.investigation.results import Investigation
 
 pytestmark = pytest.mark.slow
 VOTE = {"kind": "vote", "over": ["data_order", "model_initialisation"], "members": 3}

@@ -21,7 +21,8 @@ from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.synthetic import Synthetic, fails
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.evaluation.run import evaluate
-from mlflow_l3d.studies.investigation.run import Investigation, investigate
+from mlflow_l3d.studies.investigation.results import Investigation
+from mlflow_l3d.studies.investigation.run import investigate
 from mlflow_l3d.tracking import spool as spool_module
 from mlflow_l3d.tracking.opening import _spool_folder
 from mlflow_l3d.tracking.records import CellRecord
@@ -110,7 +111,7 @@ def test_what_matters_stands_in_terminal_description_and_report(place: Place, tm
     [sizes, design, few, remark, left_out] = found.request.notes(found.cells)
     assert re.fullmatch(r"Each run: 16 training, 4 validation, [\d,]+ test examples\.", sizes)
     assert design == "design=crossed: one factor, as published."
-    assert "test examples evaluated instead of the default 1000" in few
+    assert "test examples evaluated instead of the default 1,000" in few
     assert remark == f"{len(found.cells)} cells, all with a score: True."
     assert "has no effect and is left out" in left_out
     for text in (" ".join(found.summary().split()), parent.tags["mlflow.note.content"], report):

@@ -14,14 +14,15 @@ from mlflow import MlflowClient
 from run_helpers import Place, sqlite_place
 
 from mlflow_l3d import seeds
-from mlflow_l3d.analysis.consistency.agreement.choice import scoring
+from mlflow_l3d.analysis.consistency.choice import scoring
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.metrics.known import scores_of
 from mlflow_l3d.studies.ablation.run import ablation
 from mlflow_l3d.studies.comparison.run import compare
 from mlflow_l3d.studies.evaluation.run import evaluate
-from mlflow_l3d.studies.investigation.run import Investigation, investigate
+from mlflow_l3d.studies.investigation.results import Investigation
+from mlflow_l3d.studies.investigation.run import investigate
 from mlflow_l3d.tasks.base import Task, TaskKind
 from mlflow_l3d.tasks.identity import make_task
 from mlflow_l3d.tasks.settings import Split

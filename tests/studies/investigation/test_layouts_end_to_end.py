@@ -13,8 +13,8 @@ from run_helpers import Place, calls_of_sessions, sqlite_place
 from synthetic_truth import true_importance_corrected
 
 from mlflow_l3d import plan, plan_sweep
+from mlflow_l3d.analysis.importance.checks import all_checks
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence
-from mlflow_l3d.analysis.importance.checks.report import all_checks
 from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED
 from mlflow_l3d.analysis.importance.importance import importance, radial_importance
 from mlflow_l3d.analysis.importance.verdicts import joint_level
@@ -25,7 +25,7 @@ from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.investigation.report.details import early_stops
-from mlflow_l3d.studies.investigation.run import Investigation
+from mlflow_l3d.studies.investigation.results import Investigation
 from mlflow_l3d.testing import Trouble
 
 pytestmark = pytest.mark.slow
@@ -57,7 +57,7 @@ class Sooner(IntervalRule):
 @pytest.fixture
 def sooner(monkeypatch: pytest.MonkeyPatch) -> None:
     assert IntervalRule(0.5).first_analysis == FIRST_ANALYSIS == 20
-    for where in ("studies.investigation.monitor", "designs.analyse"):
+    for where in ("studies.investigation.run", "designs.analyse"):
         monkeypatch.setattr(f"mlflow_l3d.{where}.IntervalRule", Sooner)
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from mlflow_l3d.analysis.cure.examples import RunPredictions
 from mlflow_l3d.designs import design_named
-from mlflow_l3d.studies.investigation.members import MemberRows, RunPredictions
+from mlflow_l3d.studies.investigation.remedies import MemberRows
 
 
 def run(labels: list[int], predictions: list[int], test: int) -> RunPredictions:

@@ -18,7 +18,7 @@ from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.comparison.parents import Parent
 from mlflow_l3d.studies.comparison.reading import read_runs
 from mlflow_l3d.studies.gate.sides import recorded_side
-from mlflow_l3d.studies.investigation.run import Investigation
+from mlflow_l3d.studies.investigation.results import Investigation
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import Split
 from mlflow_l3d.tracking.earlier.reader import fetch_document, parent_run, read_investigation, read_predictions

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from mlflow_l3d.analysis.intervals import t_quantile
-from mlflow_l3d.metrics.known import named, pseudo_values, score
-from mlflow_l3d.studies.budget import Budget
-from mlflow_l3d.studies.planning.budget import _costs
-from mlflow_l3d.studies.planning.numbers import (
+from mlflow_l3d.analysis.planning.runs_needed import (
     MOST_RUNS,
     ScoreVariances,
     best,
     projection,
     score_variances,
 )
+from mlflow_l3d.metrics.known import named, pseudo_values, score
+from mlflow_l3d.studies.dry_run import Budget
+from mlflow_l3d.studies.planning.run import _costs
 
 TRUTH = {"runs": 0.4, "examples": 1.0, "both": 2.0}
 

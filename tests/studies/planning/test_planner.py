@@ -30,10 +30,10 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.report.numbers import rough_duration
 from mlflow_l3d.studies.base import expected_workers
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
-from mlflow_l3d.studies.investigation.run import Investigation
+from mlflow_l3d.studies.investigation.results import Investigation
 from mlflow_l3d.studies.planning.pilot import FactorPilot, Pilot, pilot_parameters
-from mlflow_l3d.studies.planning.result import Plan
-from mlflow_l3d.studies.planning.run import PLAN_TABLES, _assemble
+from mlflow_l3d.studies.planning.result import PLAN_TABLES, Plan
+from mlflow_l3d.studies.planning.run import _assemble
 from mlflow_l3d.studies.planning.run import plan as plan
 from mlflow_l3d.studies.planning.tables import cell_table, factor_table
 

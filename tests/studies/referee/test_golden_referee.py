@@ -15,7 +15,7 @@ from mlflow_l3d import Referee, cli, load, referee, seeds
 from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.evaluation.view import studies_of
-from mlflow_l3d.studies.referee.results import RefereeSession
+from mlflow_l3d.studies.referee.record import RefereeSession
 
 pytestmark = pytest.mark.slow
 

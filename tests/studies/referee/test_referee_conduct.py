@@ -19,10 +19,9 @@ from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.values import json_of
 from mlflow_l3d.studies.referee.conduct import Conduct
 from mlflow_l3d.studies.referee.door import Referee
-from mlflow_l3d.studies.referee.existing import Source
+from mlflow_l3d.studies.referee.existing import RunSource
 from mlflow_l3d.studies.referee.numbers.judge import Rules
 from mlflow_l3d.studies.referee.record import SessionRecorder
-from mlflow_l3d.studies.referee.results import session_of
 from mlflow_l3d.studies.referee.source import Candidate, FunctionSource, check_measured
 from mlflow_l3d.tracking.connection import connect
 
@@ -46,7 +45,7 @@ class Trained(FunctionSource):
         return float(0.7 + 0.02 * (candidate["x"] + 0.9 * luck + 0.3 * own))
 
 
-def resumed(source: Source, run_id: str) -> Conduct:
+def resumed(source: RunSource, run_id: str) -> Conduct:
     return Conduct.resume(source, SessionRecorder.find(connect(), run_id))
 
 
@@ -62,10 +61,10 @@ def test_a_session_interrupted_at_every_run_is_the_same_and_runs_nothing_twice(s
     candidates = [{"x": 0.01}, {"x": 2.0}, {"x": 2.01}, {"x": 1.0}]
     whole = Conduct.start(source, RULES, baseline_runs=8)
     expected = [whole.judge(each) for each in candidates]
-    cost, path = len(source.made), whole.status().path
+    cost, path = len(source.made), whole.status().course.path
     assert [each.verdict for each in expected] == ["reject", "keep", "reject", "reject"]
     assert [each.exit_status for each in expected] == [1, 0, 1, 1]
-    assert len(set(source.made)) == cost == whole.status().spent
+    assert len(set(source.made)) == cost == whole.status().course.spent
     assert sum(each.spent for each in expected) == cost - 8
 
     source.made.clear()
@@ -82,7 +81,7 @@ def test_a_session_interrupted_at_every_run_is_the_same_and_runs_nothing_twice(s
                 assert not [run.info.run_name for run in runs]
     assert verdicts == [each.verdict for each in expected]
     assert len(source.made) == cost
-    assert resumed(source, stopped.run_id).status().path == path
+    assert resumed(source, stopped.run_id).status().course.path == path
 
 
 def test_what_was_judged_keeps_its_verdict(source: Trained) -> None:
@@ -102,9 +101,9 @@ def test_only_the_champion_is_kept_and_the_baseline_is_not_better(source: Traine
     assert [conduct.judge({"x": x}).verdict for x in (0.0, 2.0, 4.0, 2.0, 0.0, 4.0)] == [
         *("reject", "keep", "keep", "reject", "reject", "keep")
     ]
-    assert [each.number for each in conduct.status().systems] == [0, 1, 2]
+    assert [each.number for each in conduct.status().course.systems] == [0, 1, 2]
     for x in (0.0, 2.0):
-        text = replace(session_of(conduct), judgement=conduct.judge({"x": x})).summary()
+        text = replace(conduct.status(), judgement=conduct.judge({"x": x})).summary()
         assert text.startswith(f"reject: x={x}")
         assert "champion now" not in text
 
@@ -126,7 +125,7 @@ def test_two_that_judge_in_turn_see_what_the_other_kept(source: Trained) -> None
     second = other.judge({"x": 2.001})
     assert (second.number, second.verdict, second.champion) == (2, "reject", "x=2.0")
     assert one.judge({"x": 4.0}).number == 3
-    assert [each.number for each in other.status().systems] == [0, 1, 2, 3]
+    assert [each.number for each in other.status().course.systems] == [0, 1, 2, 3]
 
 
 def test_a_limit_of_runs_leaves_it_open_and_the_next_call_continues(source: Trained) -> None:
@@ -218,8 +217,8 @@ def test_one_that_was_begun_first_and_is_kept_last_is_the_champion(source: Train
     again = resumed(source, conduct.run_id)
     last = again.judge({"x": 4.5})
     assert (last.verdict, last.number, last.champion) == ("reject", 3, "x=6.0")
-    assert [step.number for step in again.status().path] == [2, 1]
-    assert again.status().path[-1].confirmed == pytest.approx(0.12, abs=0.02)
+    assert [step.number for step in again.status().course.path] == [2, 1]
+    assert again.status().course.path[-1].confirmed == pytest.approx(0.12, abs=0.02)
 
 
 @pytest.mark.slow
@@ -242,7 +241,7 @@ def test_scores_that_cannot_be_or_contradict_recorded_ones_are_refused(source: T
     conduct = Conduct.start(elsewhere, RULES, baseline_runs=8)
     with pytest.raises(ParameterError, match=r"score 71 of run 0: accuracy must lie between 0 and 1\. Divide percent"):
         conduct.judge({"name": "percent", "scores": {"0": 71.0}})
-    assert len(conduct.status().systems) == 1  # nothing is recorded
+    assert len(conduct.status().course.systems) == 1  # nothing is recorded
     with pytest.raises(ParameterError, match="must lie between 0 and 1"):
         Conduct.start(FunctionSource(lambda candidate, seed: 70.0 + seed % 5, metric="accuracy"), RULES)
     conduct.judge({"scores": {"0": 0.9}})
@@ -286,7 +285,7 @@ def test_a_status_does_not_wait_for_the_judgement_of_a_thread(source: Trained) -
         try:
             assert begun.wait(60)
             same = Referee(train, {"x": 0.0}, baseline_runs=8)
-            seen = [referee.status(), same.status(), session_of(resumed(same.conduct.source, referee.run_id))]
+            seen = [referee.status(), same.status(), resumed(same.conduct.source, referee.run_id).status()]
         finally:
             go_on.set()
         assert judged.result().verdict == "keep"

@@ -12,7 +12,7 @@ import pytest
 
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.referee import results
+from mlflow_l3d.studies.referee import conduct
 from mlflow_l3d.studies.referee.numbers.judge import Assessment, Judgement, Rules, Verdict
 from mlflow_l3d.studies.referee.numbers.session import Course, Step, SystemRecord
 from mlflow_l3d.studies.referee.report import headline, judgement_lines, path_table, session_document
@@ -71,15 +71,15 @@ def test_first_screen_answers_champion_luck_price_and_next_step() -> None:
 
 def test_limits_that_are_not_finite_are_no_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     course, logged = replace(COURSE, path=(replace(COURSE.path[0], low=-math.inf, high=math.inf),)), {}
-    monkeypatch.setattr(results, "session_of", lambda conduct: results.RefereeSession("r", course, Source()))
-    for name in ("write_result", "save_report", "log_results"):
-        monkeypatch.setattr(results, name, lambda *_: None)
+    for name in ("save_result", "log_results"):
+        monkeypatch.setattr(conduct, name, lambda *_: None)
 
     def log_batch(run_id: str, metrics: Any) -> None:
         logged.update({each.key: each.value for each in metrics})
 
     client = SimpleNamespace(log_batch=log_batch)
-    results.publish(SimpleNamespace(recorder=SimpleNamespace(client=client)))  # type: ignore[arg-type]
+    session, recorder = conduct.RefereeSession("r", course, Source()), SimpleNamespace(client=client)
+    conduct.Conduct.publish(SimpleNamespace(status=lambda: session, recorder=recorder))  # type: ignore[arg-type]
     assert logged == {"judged": 2, "kept": 1, "runs_used": 7, "gain": 0.04}
 
 

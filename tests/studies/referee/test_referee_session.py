@@ -8,12 +8,18 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from mlflow_l3d.analysis.sequential.evidence import Estimate, evidence_of_gain
+from mlflow_l3d.analysis.planning.evidence import Estimate, evidence_of_gain
 from mlflow_l3d.studies.referee.numbers.judge import Rules, assess, runs_left
-from mlflow_l3d.studies.referee.numbers.noise import Noise, NoiseSoFar
+from mlflow_l3d.studies.referee.numbers.noise import Noise, NoiseSoFar, Spread
 from mlflow_l3d.studies.referee.numbers.session import Session, SystemRecord
 
 RULES = Rules(effect=1.0, candidates=60)
+
+
+@pytest.fixture
+def without_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the intervals of looks, which decide nothing and take most of the time of simulations."""
+    monkeypatch.setattr(Spread, "half_width", lambda *_: math.inf)
 
 
 def baseline_of(scores: dict[int, float]) -> SystemRecord:
@@ -93,6 +99,7 @@ def test_five_fresh_runs_that_vary_much_have_an_interval() -> None:
     assert step.high - step.confirmed == pytest.approx(2.776 * error, rel=1e-3)  # Student's t with 4 degrees
 
 
+@pytest.mark.usefixtures("without_intervals")
 def test_what_is_better_is_kept_and_little_else_at_few_runs() -> None:
     """Five of 60 are better by two deviations of a run: nine of ten are kept, at three runs a candidate.
 
@@ -154,6 +161,7 @@ def test_candidates_that_vary_otherwise_than_the_baseline_count_with_their_own_v
         ("one of ten is lucky", lambda random: 5.0 if random.random() < 0.1 else -0.55),
     ],
 )
+@pytest.mark.usefixtures("without_intervals")
 def test_other_luck_is_no_gain(name: str, noise: Draw) -> None:
     """No gain anywhere: of 4 sessions with 30 candidates each one at most keeps any; at alpha 5 % one in 20 may."""
     verdicts = [verdict for seed in range(4) for verdict in play(seed, [0.0] * 30, noise=noise)[1]]
@@ -161,6 +169,7 @@ def test_other_luck_is_no_gain(name: str, noise: Draw) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("without_intervals")
 def test_the_gain_has_the_variance_that_is_written() -> None:
     random, correlation, gains = np.random.default_rng(5), 0.7, []
     noise = Noise(1.0, correlation, 200.0)

@@ -19,7 +19,7 @@ from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, SearchCh
 from mlflow_l3d.approaches.meta_learning import MetaLearning
 from mlflow_l3d.approaches.synthetic import Synthetic
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.studies.search.space import SearchSpace, coarse_values, complete_setting, narrow_range
+from mlflow_l3d.studies.search.space import SearchSpace, complete_setting
 
 
 class Plain(Synthetic):
@@ -94,8 +94,8 @@ def test_the_approach_decides_under_these_hyperparameters() -> None:
     ],
 )
 def test_values_of_level_1(searched: SearchRange, values: tuple[float, ...]) -> None:
-    assert coarse_values(searched) == values
-    assert all(isinstance(value, int) == searched.whole for value in coarse_values(searched))
+    assert searched.values() == values
+    assert all(isinstance(value, int) == searched.whole for value in searched.values())
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_values_of_level_1(searched: SearchRange, values: tuple[float, ...]) -> 
     ],
 )
 def test_level_2_goes_one_step_to_both_sides(searched: SearchRange, best: float, low: float, high: float) -> None:
-    found = narrow_range(searched, best)
+    found = searched.around(best)
     assert isinstance(found, SearchRange)
     assert (found.low, found.high) == pytest.approx((low, high), rel=1e-9)
     assert (found.log, found.whole, found.coarse) == (searched.log, searched.whole, ())
@@ -131,7 +131,7 @@ def ranges(draw: st.DrawFn) -> SearchRange:
 
 @given(ranges())
 def test_coarse_values_are_few_rising_and_inside(searched: SearchRange) -> None:
-    values = coarse_values(searched)
+    values = searched.values()
     assert list(values) == sorted(set(values))
     assert searched.low <= values[0] <= values[-1] <= searched.high
     decades = math.log10(searched.high / searched.low) if searched.log else 0
@@ -141,9 +141,9 @@ def test_coarse_values_are_few_rising_and_inside(searched: SearchRange) -> None:
 @given(ranges(), st.data())
 def test_level_2_lies_inside_level_1_and_holds_its_best(searched: SearchRange, data: st.DataObject) -> None:
     number = st.integers(int(searched.low), int(searched.high)) if searched.whole else st.floats(-100, 2e4)
-    best = data.draw(number | st.sampled_from(coarse_values(searched)))
+    best = data.draw(number | st.sampled_from(searched.values()))
     inside = min(max(best, searched.low), searched.high)
-    found = narrow_range(searched, best)
+    found = searched.around(best)
     if not isinstance(found, SearchRange):
         assert searched.whole
         assert found == inside
@@ -151,7 +151,7 @@ def test_level_2_lies_inside_level_1_and_holds_its_best(searched: SearchRange, d
     assert searched.low <= found.low <= inside <= found.high <= searched.high
     assert found.low < found.high
     assert not searched.whole or found.low == int(found.low)
-    again = narrow_range(found, inside)  # a third stage, say
+    again = found.around(inside)  # a third stage, say
     assert not isinstance(again, SearchRange) or found.low <= again.low < again.high <= found.high
 
 
@@ -174,7 +174,7 @@ def test_grid_points_are_all_combinations(entries: list[str]) -> None:
     points = [tuple(found.grid_point(index).items()) for index in range(found.grid_size)]
     assert len(set(points)) == found.grid_size == 4 * 3 * 2 * 3
     assert list(found.grid_point(0)) == list(found.ranges)
-    assert all(found.contains(name, value) for point in points for name, value in point)
+    assert all(found.ranges[name].holds(value) for point in points for name, value in point)
 
 
 def test_inline_json_and_file_say_the_same(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from mlflow_l3d.approaches.command.approach import Command
 from mlflow_l3d.cells.factors import configuration_seed, stream_seed
 from mlflow_l3d.designs.layout import PAPER_SEEDS
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.studies.evaluation.deletion import delete
+from mlflow_l3d.studies.evaluation.finished import delete
 from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.evaluation.view import view
 from mlflow_l3d.studies.investigation.evaluate import score_parent
@@ -398,7 +398,7 @@ def test_several_studies(place: Place, tmp_path: Path) -> None:
 def test_two_studies_of_one_task(done: tuple[Place, SeedsRun]) -> None:
     place, first = done
     second = study(place, seeds=2)
-    with place.entered(), pytest.raises(ParameterError, match="task=toy: must have one study for each model"):
+    with place.entered(), pytest.raises(ParameterError, match=r"must have one study for each model\. Use compare"):
         evaluate_seeds(first.run_id, second.run_id)
     assert running(place) == []
 

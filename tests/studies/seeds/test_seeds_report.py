@@ -13,7 +13,7 @@ import pytest
 from pages import Page
 from seeds_report_cases import all_studies, regression, study
 
-from mlflow_l3d.analysis.importance.luck import single_run_limit
+from mlflow_l3d.analysis.importance.shape import single_run_limit
 from mlflow_l3d.designs.layout import PAPER_SEEDS
 from mlflow_l3d.report.numbers import points
 from mlflow_l3d.report.source import Source

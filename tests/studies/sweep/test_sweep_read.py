@@ -15,14 +15,13 @@ from run_helpers import sqlite_place
 from sweep_cases import drawn_sweep
 
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.designs import design_named
-from mlflow_l3d.designs.analyse import Planned, analyse
+from mlflow_l3d.designs import Planned, design_named
+from mlflow_l3d.designs.analyse import analyse
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.studies.about import About
-from mlflow_l3d.studies.files import temporary_folder
+from mlflow_l3d.report.source import About
+from mlflow_l3d.studies.files import read_result, temporary_folder, write_result
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.results import Evaluation
-from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.numbers.results import analyse_sweep, long_table
 from mlflow_l3d.studies.sweep.results import (
@@ -87,6 +86,13 @@ def test_an_analysis_comes_back_from_its_run(design: str, kind: str, client: Mlf
             np.testing.assert_array_equal(found.collapse.rest[factor].golden, analysis.collapse.rest[factor].golden)
     assert (analysis.collapse is None) == (found.collapse is None)
     assert found.checks == analysis.checks
+
+
+def test_no_folder_is_made_for_files_that_are_not_read(client: MlflowClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = client.create_run("0").info.run_id
+    hold_result(client, run_id, analysed("radial"))
+    monkeypatch.setattr("mlflow_l3d.studies.files.temporary_folder", lambda: pytest.fail("a folder was made"))
+    assert read_result(client, run_id).run_id == run_id
 
 
 def logged(client: MlflowClient, points: list[SweptPoint], top: str = "", **params: str) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 
 from mlflow_l3d.approaches.synthetic import Synthetic
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.studies.budget import Budget
+from mlflow_l3d.studies.dry_run import Budget
 from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.sweep.asked import command_of
 from mlflow_l3d.studies.sweep.request import SweepRequest, specify_sweep

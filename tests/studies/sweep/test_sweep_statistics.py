@@ -16,12 +16,21 @@ import mlflow_l3d
 from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED, TableModel
 from mlflow_l3d.analysis.importance.multiplicity import holm
 from mlflow_l3d.analysis.importance.results import Check
+from mlflow_l3d.analysis.intervals import Measured, Source
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.sweep.numbers.interactions import interaction, level_test
-from mlflow_l3d.studies.sweep.numbers.measured import Measured, Source, _degrees, golden_stds, importances, without_each
-from mlflow_l3d.studies.sweep.numbers.point import SweptPoint, blocks_of, choices_of, clusters_of
+from mlflow_l3d.studies.sweep.numbers.point import (
+    SweptPoint,
+    _degrees,
+    blocks_of,
+    choices_of,
+    clusters_of,
+    golden_stds,
+    importances,
+    without_each,
+)
 from mlflow_l3d.studies.sweep.numbers.results import analyse_sweep
 from mlflow_l3d.studies.sweep.numbers.trends import Slope, mean_slope, scale_of, slope, step_of, trend
 
@@ -155,7 +164,7 @@ def test_a_number_of_the_task_is_compared_between_tasks() -> None:
     ]
     choices = choices_of(points)
     assert list(choices) == ["task", "classes", "prompt_format"]
-    found = trend(points, choices, "classes", "data_order", importances(points, [0] * 8, "data_order", {}), 0.95)
+    found = trend(points, choices, "classes", "data_order", importances(points, [0] * 8, "data_order", {}))
     assert found is not None
     assert (found.scope, found.tasks, found.scale) == ("between tasks", 4, "log2")
     assert blocks_of(points, choices, "classes") == [("A",), ("B",)] * 4
@@ -197,7 +206,7 @@ def test_a_slope_is_told_for_a_step_that_the_values_span() -> None:
     found = []
     for unit in (1e-3, 100.0):
         points = [drawn_point({"rate": unit * at}, SHARES, seed=at) for at in (1, 2, 3)]
-        one = trend(points, choices_of(points), "rate", "golden_std", golden_stds(points, [0, 1, 2]), 0.95)
+        one = trend(points, choices_of(points), "rate", "golden_std", golden_stds(points, [0, 1, 2]))
         assert one is not None
         assert (one.scale, one.step) == ("linear", unit)
         found.append(one.slope)
@@ -326,9 +335,8 @@ def test_different_metrics_have_no_common_golden_std() -> None:
 
 def test_interaction_names_lowest_and_highest() -> None:
     points = drawn_sweep({"model": ["a", "b", "c"]})
-    found = interaction(
-        points, choices_of(points), "model", "data_order", importances(points, [0] * 3, "data_order", {}), 0.95
-    )
+    measured = importances(points, [0] * 3, "data_order", {})
+    found = interaction(points, choices_of(points), "model", "data_order", measured)
     assert found is not None
     (low, lowest), (high, highest) = found.extremes()
     assert {low, high} <= {"a", "b", "c"}

@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.checks.shape import Collapse
 from mlflow_l3d.analysis.importance.estimators import CROSSED, TableModel
 from mlflow_l3d.analysis.importance.estimators.missing_cells import Missing
 from mlflow_l3d.analysis.importance.results import Check, Importance
+from mlflow_l3d.analysis.importance.shape import Collapse
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.metrics.base import Metric
 
@@ -49,7 +51,7 @@ class PlanFacts:
     deterministic
         Whether the same cell again must give the same result, as the factor `replicate` tries.
     searched_splits
-        Splits that the hyperparameters were searched on, see :mod:`mlflow_l3d.analysis.importance.checks.cells`.
+        Splits that the hyperparameters were searched on, see :func:`on_searched_split`.
     """
 
     missing: Missing = "anova"
@@ -114,6 +116,28 @@ class Evidence:
     def chance(self) -> float | None:
         """Chance level of the metric; None if it has none."""
         return self.metric.chance_level(self.plan.classes)
+
+
+def on_searched_split(cells: pd.DataFrame, splits: Sequence[Mapping[str, int]]) -> npt.NDArray[np.bool_]:
+    """Return which cells have one of some splits.
+
+    Parameters
+    ----------
+    cells
+        One row per cell, n rows, with the columns ``seed.<factor>``.
+    splits
+        Seed of each factor that decides the split, one mapping a split. An empty mapping is the split of every cell.
+
+    Returns
+    -------
+    ndarray of bool, shape (n,)
+        True where all seeds of a split equal those of the cell.
+    """
+    has_split = np.zeros(len(cells), dtype=bool)
+    for split in splits:
+        seeds = cells.reindex(columns=[f"seed.{factor}" for factor in split])
+        has_split |= seeds.eq(list(split.values())).fillna(value=False).all(axis=1).to_numpy(dtype=bool)
+    return has_split
 
 
 WholeCheck: TypeAlias = Callable[[Evidence], Iterator[Check]]

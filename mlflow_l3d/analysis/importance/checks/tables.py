@@ -10,11 +10,10 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence
-from mlflow_l3d.analysis.importance.checks.long_run import uneven_rows
-from mlflow_l3d.analysis.importance.checks.scores import are_equal
 from mlflow_l3d.analysis.importance.estimators import LEVELS, TableModel
+from mlflow_l3d.analysis.importance.long_run import uneven_rows
 from mlflow_l3d.analysis.importance.results import Check, Importance, counted, counted_of, in_unit, named
-from mlflow_l3d.analysis.importance.tables import rounding_variance, std_interval, with_scores
+from mlflow_l3d.analysis.importance.tables import are_equal, rounding_variance, std_interval, with_scores
 from mlflow_l3d.analysis.importance.verdicts import Advice, Verdict
 from mlflow_l3d.analysis.intervals import FloatArray, jackknife_variance, t_p_value, unseen_share
 from mlflow_l3d.cells.factors import TEST_SAMPLE

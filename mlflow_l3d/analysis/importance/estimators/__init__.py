@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
+
+import numpy as np
 
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
@@ -36,6 +39,19 @@ class TableModel:
     def least_columns(self) -> int:
         """Columns that an interval needs."""
         return 3 if self.shared_columns else 2
+
+    def dependent_spread(self, tables: Iterable[FloatArray]) -> tuple[float, float] | None:
+        """Return standard deviation and degrees of freedom of a run, from tables whose runs share rows and columns.
+
+        Both are means over the tables, which may share runs (Satterthwaite 1946); None if no table has them.
+        """
+        estimates = [self.estimate(table[np.isfinite(table).any(axis=1)]) for table in tables]
+        squares = [each.squares for each in estimates if each is not None]
+        parts = [each for each in squares if each is not None and each.total > 0]
+        if not parts:
+            return None
+        degrees = float(np.mean([each.total_degrees for each in parts]))
+        return math.sqrt(np.mean([each.total for each in parts])), degrees
 
 
 CROSSED: Final = TableModel("crossed", True, crossed_estimate)

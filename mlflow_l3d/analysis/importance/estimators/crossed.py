@@ -105,7 +105,7 @@ def crossed_components(table: FloatArray) -> MeanSquares | None:
         rows * float(parts.of_columns @ parts.of_columns) / (columns - 1),
     )
     of_rows, residual, of_columns = (0.0 if square <= parts.floor else square for square in squares)
-    return MeanSquares(rows, columns, of_rows, residual, of_columns)
+    return MeanSquares.complete(rows, columns, of_rows, residual, of_columns)
 
 
 def crossed_estimate(table: FloatArray) -> Estimate | None:

@@ -13,9 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_l3d.analysis.importance.checks.shape import tails
 from mlflow_l3d.analysis.importance.estimate import Estimate, Variances, leave_out
 from mlflow_l3d.analysis.importance.estimators.crossed import crossed_components
+from mlflow_l3d.analysis.importance.shape import tails
 from mlflow_l3d.analysis.importance.tables import rounding_variance
 from mlflow_l3d.analysis.importance.variances import MeanSquares, VarianceComponents
 from mlflow_l3d.analysis.intervals import FloatArray
@@ -73,7 +73,7 @@ def levels_components(table: FloatArray) -> LevelSquares | None:
     squares = crossed_components(_complete(table)) if table.shape[1] >= 2 else None
     if squares is None:
         return None
-    return LevelSquares(squares.rows, squares.columns, squares.of_rows, squares.residual, squares.of_columns)
+    return LevelSquares.complete(squares.rows, squares.columns, squares.of_rows, squares.residual, squares.of_columns)
 
 
 def levels_estimate(table: FloatArray) -> Estimate | None:

@@ -137,7 +137,7 @@ def reml_components(scores: npt.ArrayLike) -> VarianceComponents | None:
         # The search has absolute tolerances, so it is given scores of unit variance.
         frame = frame.assign(score=(values - values.mean()) / scale)
         of_rows, main, residual = (scale**2 * part for part in _fit(frame))
-    degrees = MeanSquares(rows, columns, residual, residual, rows * main + residual).contributed_degrees
+    degrees = MeanSquares.complete(rows, columns, residual, residual, rows * main + residual).contributed_degrees
     parts = (main + residual, of_rows, main, residual)
     return VarianceComponents("crossed", "reml", rows, columns, *parts, contributed_degrees=degrees)
 

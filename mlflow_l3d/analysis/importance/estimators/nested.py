@@ -61,7 +61,8 @@ def nested_components(table: FloatArray) -> MeanSquares | None:
     residual = float(rows.within.sum()) / degrees
     of_rows, residual = (0.0 if square <= rows.floor else square for square in (of_rows, residual))
     size = float(_row_size(rows.scores.sum(), np.square(rows.scores).sum(), len(table)))
-    return MeanSquares(len(table), table.shape[1], of_rows, residual, row_size=size, residual_degrees=degrees)
+    no_columns = math.nan  # rows share none
+    return MeanSquares(len(table), table.shape[1], of_rows, residual, no_columns, size, no_columns, degrees)
 
 
 def nested_estimate(table: FloatArray) -> Estimate | None:

@@ -31,6 +31,7 @@ _INSTEAD: Final = {"max_tokens": _NEW_LIMIT, "seed": ""}
 """Field -> the one that is sent in its place if a refusal names that, or nothing if it names the field."""
 _PER_MESSAGE: Final = 64  # tokens that a chat template may put around a prompt
 
+_log = logging.getLogger(__name__)
 Read = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 
@@ -63,6 +64,7 @@ class Client:
         self._flying: dict[str, asyncio.Task[dict[str, Any]]] = {}
         self._stopped: L3DError | None = None
         self._renamed: dict[str, str] = {}
+        self._warned = False
 
     def _connected(self) -> Any:
         """Return the client of `openai`, which counts attempts at a request before they are sent."""
@@ -82,7 +84,13 @@ class Client:
         return Counting(api_key=self._secret or "none", http_client=connections, **settings)
 
     async def _before(self, request: Any) -> None:
-        if self.verify is not None and request.headers.get("x-stainless-retry-count", "0") != "0":
+        retries = int(request.headers.get("x-stainless-retry-count", "0"))
+        if retries and self._stopped is not None:
+            raise self._stopped
+        if retries > 2 and not self._warned:  # a limit that passes soon interests nobody
+            self._warned = True
+            _log.warning("%s gave no answer %d times, and is asked again.", self.endpoint.base_url, retries)
+        if self.verify is not None and retries:
             with suppress(UnreachableError):
                 await self.verify()
         self.store.reserve(self._most(json.loads(request.content)))
@@ -114,8 +122,7 @@ class Client:
             If the server refuses this request.
         """
         key = key_of(self.identity, path, body, *filter(None, (asked_for,)))
-        stored = self.store.find(key)
-        if stored is not None:
+        if (stored := self.store.find(key)) is not None:
             return stored | {"paid": False}
         if key not in self._flying:
             self._flying[key] = asyncio.ensure_future(self._fetch(key, path, body, read))
@@ -196,7 +203,7 @@ class Client:
                     raise self._final(error) from None
                 renamed = renamed | others
         where = f"{self.endpoint.base_url}{path}"
-        raise RefusedError(f"{where} gave no answer of that protocol {_READS} times ({fault})")
+        raise RefusedError(f"{where} gave no answer of that protocol {_READS} times ({fault}). Check base_url.")
 
     def _most(self, body: Mapping[str, Any]) -> float:
         """Return the most that a request can cost: no text has more tokens than bytes."""

@@ -15,13 +15,13 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from mlflow_l3d.approaches.icl.decisions import Written
 from mlflow_l3d.approaches.icl.endpoint import replies
 from mlflow_l3d.approaches.icl.endpoint import served as server
 from mlflow_l3d.approaches.icl.endpoint.client import Client, Read, texts_of
 from mlflow_l3d.approaches.icl.endpoint.replies import EndpointError
 from mlflow_l3d.approaches.icl.endpoint.store import Endpoint, Store, key_of
-from mlflow_l3d.approaches.icl.prompts.composition import Prompt
-from mlflow_l3d.approaches.icl.prompts.decisions import Written
+from mlflow_l3d.approaches.icl.prompts import Prompt
 from mlflow_l3d.approaches.icl.recipe import Recipe
 from mlflow_l3d.errors import L3DError
 

@@ -16,9 +16,12 @@ from urllib.parse import urlsplit
 
 from mlflow_l3d.approaches.icl.recipe import AUTO, Recipe
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.tasks.base import Task
 
 PREFIX: Final = "openai:"
 _OFFICIAL: Final = "https://api.openai.com/v1"
+_LETTERS_AROUND: Final = 40
+"""Letters that a format puts around an example, about."""
 _OF_WEIGHTS: Final = ("quantise", "trust_remote_code", "truncation", "batch_size", "dtype")
 
 
@@ -206,3 +209,17 @@ class Store:
 def key_of(*content: object) -> str:
     """Return the hash of what JSON can hold."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def price_per_request(recipe: Recipe, task: Task, numerics: Mapping[str, str], classes: int) -> float:
+    """Return about what a request costs: four letters are a token, an answer takes what it may; 0 without prices."""
+    letters = sum(len(text) for column in task.texts for text in column) / max(1, len(task.labels))
+    asked = (1 + recipe.shots * max(1, classes)) * (letters + _LETTERS_AROUND) / 4
+    answered = recipe.new_tokens if numerics.get("endpoint_log_probabilities") == "nothing" else 1
+    return (asked * recipe.price_input + answered * recipe.price_output) / 1e6
+
+
+def requests_per_example(numerics: Mapping[str, str], classes: int) -> int:
+    """Return how many requests a test example takes: one, or one for each class; 0 if the model is here."""
+    gives = numerics.get("endpoint_log_probabilities")
+    return 0 if gives is None else classes if gives == "prompt" else 1

@@ -8,7 +8,7 @@ Importing this package imports torch.
 """
 
 from mlflow_l3d.approaches.icl.engine.causal import CausalEngine
+from mlflow_l3d.approaches.icl.engine.reading import Sampling
 from mlflow_l3d.approaches.icl.engine.seq2seq import Seq2SeqEngine
-from mlflow_l3d.approaches.icl.engine.tensors import Sampling
 
 __all__ = ["CausalEngine", "Sampling", "Seq2SeqEngine"]

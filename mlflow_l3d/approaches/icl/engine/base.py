@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.failures import is_out_of_memory
-from mlflow_l3d.approaches.icl.engine.tensors import Sampling
-from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie, build_trie
+from mlflow_l3d.approaches.icl.engine.reading import AnswerTrie, Sampling, build_trie
 from mlflow_l3d.errors import L3DError
 
 Result = TypeVar("Result")
@@ -143,7 +142,7 @@ class Engine(ABC):
         Token that fills gaps.
     batch_tokens
         Most tokens run at once, 0 for 512 on a CPU and 4096 elsewhere: enough to keep matrix units busy, not more;
-        of packed rows on CUDA see :func:`~mlflow_l3d.approaches.icl.engine.decoding.packed_tokens`. A session takes
+        of packed rows on CUDA see :func:`~mlflow_l3d.approaches.icl.engine.causal.packed_tokens`. A session takes
         these, so that the batches of a cell follow from its hyperparameters, its model and the kind of device.
     batch_size
         Most prompts run at once, 0 for any number.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie, IntArray
+from mlflow_l3d.approaches.icl.engine.reading import AnswerTrie, IntArray
 
 SHARED = -1
 NOBODY = -2
@@ -43,8 +43,7 @@ class Rows:
     @property
     def tokens(self) -> int:
         """How many keys a row has."""
-        length: int = self.owners.shape[1]
-        return length
+        return int(self.owners.shape[1])
 
     @classmethod
     def empty(cls) -> Rows:

@@ -11,16 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from mlflow_l3d.approaches.icl.engine import reading
 from mlflow_l3d.approaches.icl.engine.base import Continuation, Engine, Result, TokenIds
-from mlflow_l3d.approaches.icl.engine.tensors import (
-    cache_argument,
-    copy_to_host,
-    log_probabilities,
-    next_tokens,
-    on_device,
-    read_steps,
-)
-from mlflow_l3d.approaches.icl.engine.trie import ROOT, AnswerTrie
+from mlflow_l3d.approaches.icl.engine.reading import ROOT, AnswerTrie, cache_argument
 
 
 class Seq2SeqEngine(Engine):
@@ -42,20 +35,22 @@ class Seq2SeqEngine(Engine):
         ways: list[tuple[int, ...]] = [(ROOT,), *filter(None, trie.paths)]
         step_places = [trie.reads_on(way) for way in ways]
         steps, tokens = np.concatenate([steps_of_way for steps_of_way, _ in step_places]), trie.reads[1]
-        reads = [on_device(self.model.device, places, tokens[steps_of_way]) for steps_of_way, places in step_places]
+        reads = [
+            reading.on_device(self.model.device, places, tokens[steps_of_way]) for steps_of_way, places in step_places
+        ]
 
         @torch.inference_mode()
         def work(batch: Sequence[int]) -> torch.Tensor:
             """Return what is read behind the start token, then behind each way, (B, 2, steps of all of them)."""
             logits, shared, cache = self._start([texts[item] for item in batch])
-            reads_of_ways = [read_steps(logits, *reads[0])]
+            reads_of_ways = [reading.read_steps(logits, *reads[0])]
             for way, places in zip(ways[1:], reads[1:], strict=True):
-                ids = on_device(self.model.device, trie.tokens[list(way)])[0].expand(len(batch), -1)
-                reads_of_ways.append(read_steps(self._decode(ids, shared, _branch(cache)), *places))
+                ids = reading.on_device(self.model.device, trie.tokens[list(way)])[0].expand(len(batch), -1)
+                reads_of_ways.append(reading.read_steps(self._decode(ids, shared, _branch(cache)), *places))
             return torch.cat(reads_of_ways, dim=2)
 
         read = np.empty((len(texts), len(tokens)))
-        read[:, steps] = log_probabilities(self._run(texts, work))
+        read[:, steps] = reading.log_probabilities(self._run(texts, work))
         return trie.total(read)
 
     def _generate(self, texts: Sequence[TokenIds], how: Continuation) -> list[list[int]]:
@@ -97,9 +92,9 @@ class Seq2SeqEngine(Engine):
         running = np.arange(len(texts))
         logits, shared, cache = self._start(texts)
         for step in range(how.limit):
-            chosen = next_tokens(logits[:, -1], step, how.sampling)
+            chosen = reading.next_tokens(logits[:, -1], step, how.sampling)
             # A text that has ended goes on in its row, unread.
-            running = running[how.extend([results[text] for text in running], copy_to_host(chosen)[running])]
+            running = running[how.extend([results[text] for text in running], reading.copy_to_host(chosen)[running])]
             if not len(running) or step == how.limit - 1:
                 break
             logits = self._decode(chosen[:, None], shared, cache)

@@ -11,8 +11,8 @@ from typing import Final
 import pandas as pd
 from markupsafe import Markup
 
+from mlflow_l3d.analysis.comparison.compare import SelfCheck
 from mlflow_l3d.analysis.comparison.results import Comparison, Difference
-from mlflow_l3d.analysis.comparison.self_check import SelfCheck
 from mlflow_l3d.report.draw import Axis, difference_cell
 from mlflow_l3d.report.numbers import counted, metric_text, percent, points, unit_of
 from mlflow_l3d.report.page import Document, Drawing, Section

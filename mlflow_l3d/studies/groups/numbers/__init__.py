@@ -12,12 +12,11 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.comparison.compare import FEWEST
-from mlflow_l3d.analysis.comparison.covariance import mean_scores
 from mlflow_l3d.analysis.comparison.difference import Spread, interval, p_value, runs_to_settle, spread
 from mlflow_l3d.analysis.comparison.results import BETTER, UNDECIDED
-from mlflow_l3d.analysis.comparison.system import System
-from mlflow_l3d.analysis.importance.luck import single_run_limit
+from mlflow_l3d.analysis.comparison.system import System, mean_scores
 from mlflow_l3d.analysis.importance.multiplicity import holm
+from mlflow_l3d.analysis.importance.shape import single_run_limit
 from mlflow_l3d.analysis.importance.tables import known_std
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, known, with_interval
 from mlflow_l3d.metrics.base import Metric

@@ -41,7 +41,7 @@ def groups_document(
     study, counts, examples
         As in :class:`mlflow_l3d.studies.groups.run.GroupsEvaluation`.
     title, source, notes, settings
-        As in :class:`mlflow_l3d.studies.about.About`.
+        As in :class:`mlflow_l3d.report.source.About`.
     lines
         As in :class:`mlflow_l3d.report.page.Document`; runs that were read from files have some.
     """

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 
 from mlflow_l3d.analysis.comparison.results import BETTER, UNDECIDED
-from mlflow_l3d.analysis.importance.checks.shape import tails
+from mlflow_l3d.analysis.importance.shape import tails
 from mlflow_l3d.report.numbers import counted, listed, probability, shorten, unit_of
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step, all_of, few_runs, may_be_luck

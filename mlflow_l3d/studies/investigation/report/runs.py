@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.report.html import MOST_EXAMPLES, Snippet
 from mlflow_l3d.report.numbers import counted, percent
-from mlflow_l3d.report.page import Drawing
+from mlflow_l3d.report.page import Drawing, Section
 from mlflow_l3d.report.plots import path
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import RETRY
@@ -103,6 +103,16 @@ def rows_shown(shown: Shown) -> int:
     return max(5, MOST_CELLS // max(1, sum(int(record.table.shape[1]) for record in shown.records)))
 
 
+def factor_sections(shown: Shown, paths: Mapping[str, pd.DataFrame], source: Source) -> Iterator[Section]:
+    """Yield the runs of each factor, and how its share settled."""
+    for number, record in enumerate(shown.records, 1):
+        settled = None if shown.design.baseline else convergence(record, paths.get(record.factor))
+        caption = shown.design.words.table.format(factor=record.factor)
+        heading = Snippet("subheading.html", {"text": "How it settled"}) if settled else None
+        parts: list[str | Drawing | Snippet | None] = [scores_table(shown, record, source), caption, heading, settled]
+        yield Section(f"Every run of {record.factor}", parts, name=f"factor-{number}")
+
+
 def scores_table(shown: Shown, record: Importance, source: Source) -> Snippet:
     """Return the table of a factor's scores, in colours that all factors share; columns of a list have names."""
     finite = np.concatenate([each.table[np.isfinite(each.table)] for each in shown.records])
@@ -130,10 +140,11 @@ def scores_table(shown: Shown, record: Importance, source: Source) -> Snippet:
     return Snippet("scores.html", {"rows": rows, "heads": heads, "factor": record.factor, "more": more})
 
 
-def convergence(record: Importance, steps: pd.DataFrame) -> Drawing | None:
+def convergence(record: Importance, steps: pd.DataFrame | None) -> Drawing | None:
     """Return how the share of a factor settled while rows were added; None if that is not known."""
-    if len(steps) < 2:
+    if steps is None or len(steps) < 2:
         return None
+    steps = steps.sort_values("rows")
     names = ("importance_corrected", "importance_corrected_ci_low", "importance_corrected_ci_high")
     shares, low, high = (np.array([total_index_of(value) for value in steps[name]]) for name in names)
     level = percent(record.level)

@@ -12,8 +12,8 @@ import pandas as pd
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.cure.remedy import DETECTED, MOST_PAIRS, Remedy
-from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.importance.shape import single_run_limit
 from mlflow_l3d.analysis.importance.tables import constant
 from mlflow_l3d.report.draw import nice_step
 from mlflow_l3d.report.numbers import counted, listed, plain, points, rough_duration

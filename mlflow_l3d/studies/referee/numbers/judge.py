@@ -10,9 +10,9 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
-from mlflow_l3d.analysis.comparison.leave_out import least_error
+from mlflow_l3d.analysis.comparison.predictions import least_error
 from mlflow_l3d.analysis.intervals import FloatArray
-from mlflow_l3d.analysis.sequential.spending import FEWEST
+from mlflow_l3d.analysis.planning.spending import FEWEST
 from mlflow_l3d.studies.referee.numbers.noise import WIDTHS, Measured, Noise, Spread
 
 Verdict: TypeAlias = Literal["keep", "reject", "undecided"]
@@ -33,7 +33,7 @@ class Rules:
     power
         With which probability a candidate that is better by `effect` is to survive all looks.
     candidates
-        How many are planned; more are allowed, see :func:`~mlflow_l3d.analysis.sequential.evidence.evidence_needed`.
+        How many are planned; more are allowed, see :func:`~mlflow_l3d.analysis.planning.evidence.evidence_needed`.
     most_runs
         Runs of one candidate at most.
     confirm
@@ -75,10 +75,6 @@ class Assessment:
         E-value against "no gain".
     needed
         Evidence that a claim takes.
-    survival
-        Log-likelihood ratio of a gain of `effect` against none; below `floor` the candidate is rejected.
-    floor
-        See `survival`.
     verdict
         ``undecided`` if another run is to be made.
     """

@@ -90,7 +90,7 @@ class Spread:
         measured
             Its runs so far.
         effects
-            Gains that are worth finding, see :func:`~mlflow_l3d.analysis.sequential.evidence.evidence_of_gain`.
+            Gains that are worth finding, see :func:`~mlflow_l3d.analysis.planning.evidence.evidence_of_gain`.
 
         Notes
         -----

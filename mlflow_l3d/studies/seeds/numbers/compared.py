@@ -9,17 +9,17 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.consistency.agreement.choice import scoring_of
-from mlflow_l3d.analysis.consistency.agreement.scored import scored_agreement
+from mlflow_l3d.analysis.consistency.choice import scoring_of
 from mlflow_l3d.analysis.consistency.examples import ExampleVotes, example_votes
 from mlflow_l3d.analysis.consistency.runs import SeedAgreement, class_agreement, number_agreement
+from mlflow_l3d.analysis.consistency.scored import scored_agreement
 from mlflow_l3d.analysis.intervals import LEVEL, known, with_interval
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import UNPARSED
 from mlflow_l3d.metrics.forms import Form, form_of
 from mlflow_l3d.metrics.known import of_kind, scores_of
-from mlflow_l3d.metrics.texts import references
+from mlflow_l3d.metrics.sequences import references
 
 Kind = Literal["classification", "regression", "multiple_choice", "generation", "tagging", "ranking"]
 

@@ -103,7 +103,7 @@ def seed_matrix(studies: Sequence[SeedsStudy]) -> pd.DataFrame:
         for study in studies
     ]
     if repeated := [label for at, label in enumerate(labels) if label in labels[:at]]:
-        raise ParameterError("task", repeated[0], "must have one study for each model")
+        raise ParameterError("task", repeated[0], "must have one study for each model", "Use compare.")
     shared = [seed for seed in studies[0].seeds if all(seed in study.seeds for study in studies)]
     rows = [study.metric.sign * study.scores[study.metric.name].reindex(shared).astype(float) for study in studies]
     return pd.concat(rows, axis=1, keys=pd.Index(labels, name="task")).T.rename_axis(columns="seed")

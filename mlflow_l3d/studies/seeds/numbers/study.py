@@ -11,9 +11,9 @@ import pandas as pd
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, ExampleVotes
 from mlflow_l3d.analysis.consistency.runs import Interval, PairSpread, SeedAgreement
-from mlflow_l3d.analysis.importance.checks.shape import many_or_apart
+from mlflow_l3d.analysis.importance.shape import many_or_apart
 from mlflow_l3d.analysis.intervals import LEVEL, known, with_interval
-from mlflow_l3d.analysis.judged.pass_k import pass_k
+from mlflow_l3d.analysis.judged.repeated import pass_k
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import as_metric, named, of_kind

@@ -10,14 +10,14 @@ from functools import partial
 import pandas as pd
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
-from mlflow_l3d.analysis.importance.luck import single_run_limit
+from mlflow_l3d.analysis.importance.shape import single_run_limit
 from mlflow_l3d.analysis.intervals import unseen_share
 from mlflow_l3d.metrics.known import assumed_direction
 from mlflow_l3d.report.draw import nice_step
 from mlflow_l3d.report.numbers import MISSING, UNITS, between, counted, plain, points, unit_of
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import RETRY, Answer, Step, changed_predictions, few_runs, may_be_luck
-from mlflow_l3d.studies.investigation.report.cite import bibtex, escaped
+from mlflow_l3d.studies.investigation.report.details import bibtex, escaped
 from mlflow_l3d.studies.seeds.numbers.compared import AnswerChanges
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 
@@ -238,7 +238,7 @@ def steps(study: SeedsStudy, source: Source, failed: int) -> Iterator[Step]:
         std, is_share = study.own.std, study.own.metric.percent  # in other units a gate has no default
         effect = {} if is_share or not std > 0 else {"smallest_effect": f"{nice_step(0.6 * std):g}"}
         gate = source.on_runs("gate", baseline=source.run_id, candidate=source.another, **effect)
-        yield Step("Is a changed command better? Name it as candidate; both are trained until that is clear:", gate)
+        yield Step("Is a changed command better? Change it in this line; both are trained until that is clear:", gate)
     elif source.run_id:
         compare = source.on_runs("compare", runs=f"{source.run_id},RUN_ID")
         yield Step("Is another system better? Name its run, and the luck of both is counted:", compare)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from mlflow_l3d.analysis.intervals import FloatArray
-from mlflow_l3d.studies.sweep.numbers.measured import Measured
-from mlflow_l3d.studies.sweep.numbers.point import Choice, Indices, SweptPoint, blocks_of, groups, value_of
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, IntArray, Measured
+from mlflow_l3d.studies.sweep.numbers.point import Choice, Choices, SweptPoint, blocks_of, groups, value_of
 
 _MOST: Final = 1e6
 _ROUNDING: Final = 1e-12
@@ -53,7 +52,7 @@ class LevelTest:
 
 
 def level_test(
-    level_of: Sequence[int], measured: Measured, blocks: Sequence[Indices], confidence: float
+    level_of: Sequence[int], measured: Measured, blocks: Sequence[IntArray], confidence: float
 ) -> LevelTest | None:
     """Return the test that a number is the same at all levels.
 
@@ -129,7 +128,7 @@ def _effects(at_level: FloatArray, block: FloatArray) -> FloatArray:
     return centred
 
 
-def _connected(blocks: Sequence[Indices], labels: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[Indices]:
+def _connected(blocks: Sequence[IntArray], labels: IntArray) -> list[IntArray]:
     """Return the blocks that levels tie together: those of the largest group."""
     from scipy.sparse.csgraph import connected_components
 
@@ -206,18 +205,13 @@ class Interaction:
 
 
 def interaction(
-    points: Sequence[SweptPoint],
-    choices: Mapping[str, Sequence[Choice]],
-    choice: str,
-    of: str,
-    measured: tuple[Indices, Measured],
-    level: float,
+    points: Sequence[SweptPoint], choices: Choices, choice: str, of: str, measured: tuple[IntArray, Measured]
 ) -> Interaction | None:
     """Return whether a choice moves a number; None if no two points differ in it and are alike in all others.
 
     Parameters
     ----------
-    points, choices, choice, of, measured, level
+    points, choices, choice, of, measured
         As in :func:`mlflow_l3d.studies.sweep.numbers.trends.trend`; the values of the choice may be texts.
     """
     places, numbers = measured
@@ -226,7 +220,7 @@ def interaction(
         return None
     labels: dict[object, int] = {value: at for at, value in enumerate(choices[choice])}
     own = [labels.setdefault(value_of(point, choice), len(labels)) for point in here]
-    test = level_test(own, numbers, groups(blocks_of(here, choices, choice)), level)
+    test = level_test(own, numbers, groups(blocks_of(here, choices, choice)), LEVEL)
     if test is None:
         return None
     named = list(labels)

@@ -1,19 +1,26 @@
-"""The points of a sweep: ordinary investigations, in what they differ, and which of them share configurations."""
+"""The points of a sweep: in what they differ, which of them share configurations, and their numbers with errors."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from mlflow_l3d.analysis.importance.estimate import Estimate, importances_of_variances
+from mlflow_l3d.analysis.importance.estimators.nested import variance_without_each
+from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, IntArray, Measured, Source, combined_error
 from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.designs import design_named
 
 Choice = str | float
 """A value that a systematic choice has at a point."""
+Choices = Mapping[str, Sequence[Choice]]
+"""Choice -> its values over points that differ in it."""
 TASK = "task"
 FACTOR = "factor"
 
@@ -63,12 +70,6 @@ def value_text(value: Choice) -> str:
     return f"{value:.12g}" if isinstance(value, int | float) else str(value)
 
 
-def without_votes(analysis: Analysis) -> Analysis:
-    """Return an analysis without the votes on single examples, which a sweep of many points has no use for."""
-    votes = analysis.examples
-    return replace(analysis, examples=votes and replace(votes, frame=votes.frame.head(0)))
-
-
 def choices_of(points: Sequence[SweptPoint]) -> dict[str, tuple[Choice, ...]]:
     """Return choice -> its values over points that differ in it: numbers by size, texts in the order of points.
 
@@ -108,29 +109,28 @@ def _number(value: Choice) -> Choice:
     return str(value)
 
 
-Indices = npt.NDArray[np.int64]
 _SAME_CONFIGURATIONS = ("task", "root_seed", "num_labelled", "design")
 """Points that differ in one of these do not share configurations."""
 
 
-def clusters_of(points: Sequence[SweptPoint], choices: Mapping[str, Sequence[Choice]]) -> list[object]:
+def clusters_of(points: Sequence[SweptPoint], choices: Choices) -> list[object]:
     """Return for each point what is equal for two points that share configurations."""
     named = [name for name in _SAME_CONFIGURATIONS if name in choices and name != TASK]
     return [(point.task, *(value_of(point, name) for name in named)) for point in points]
 
 
-def blocks_of(points: Sequence[SweptPoint], choices: Mapping[str, Sequence[Choice]], choice: str) -> list[object]:
+def blocks_of(points: Sequence[SweptPoint], choices: Choices, choice: str) -> list[object]:
     """Return for each point what is equal for two points that are alike in all other choices.
 
     A choice that says nothing beyond this one, or beyond which this one says nothing (the number of classes of a task),
     is none of the others.
     """
-    follows = {name for name in choices if _follows(points, name, choice) or _follows(points, choice, name)}
+    follows = {name for name in choices if follows_from(points, name, choice) or follows_from(points, choice, name)}
     others = [name for name in choices if name not in {*follows, choice}]
     return [tuple(value_of(point, name) for name in others) for point in points]
 
 
-def groups(labels: Sequence[object]) -> list[Indices]:
+def groups(labels: Sequence[object]) -> list[IntArray]:
     """Return the places of equal labels, in the order in which these first occur."""
     found: dict[object, list[int]] = {}
     for at, label in enumerate(labels):
@@ -138,36 +138,162 @@ def groups(labels: Sequence[object]) -> list[Indices]:
     return [np.array(each, dtype=np.int64) for each in found.values()]
 
 
-def following(points: Sequence[SweptPoint], choices: Mapping[str, Sequence[Choice]]) -> dict[str, str]:
-    """Return choice -> another from which it follows, as hyperparameters that are set for some tasks do from the task.
-
-    Of two that follow from each other the later one does. The task follows from nothing, and from what has another
-    value at every point nothing does, the task excepted.
-    """
-    followed: dict[str, str] = {}
-    for at, name in enumerate(choices):
-        for place, other in enumerate(choices):
-            if name in (other, TASK) or (other != TASK and len(choices[other]) >= len(points)):
-                continue
-            if _follows(points, name, other) and (place < at or not _follows(points, other, name)):
-                followed.setdefault(name, other)
-    return followed
-
-
-def changes_nothing(points: Sequence[SweptPoint], choices: Mapping[str, Sequence[Choice]], choice: str) -> bool:
-    """Return whether points that are alike in all other choices have the same scores under all values of this one."""
-    scored = [point for point in points if point.complete]
-    blocks = [block for block in groups(blocks_of(scored, choices, choice)) if len(block) > 1]
-    return bool(blocks) and all(len({_scores(scored[at]) for at in block}) == 1 for block in blocks)
-
-
-def _scores(point: SweptPoint) -> bytes:
-    assert point.analysis is not None
-    records = point.analysis.importances.items()
-    return b"".join(name.encode() + each.table.tobytes() + each.golden.tobytes() for name, each in records)
-
-
-def _follows(points: Sequence[SweptPoint], one: str, other: str) -> bool:
+def follows_from(points: Sequence[SweptPoint], one: str, other: str) -> bool:
     """Return whether points that are alike in `other` are alike in `one`."""
     pairs = {(value_of(point, other), value_of(point, one)) for point in points}
     return len({value for value, _ in pairs}) == len(pairs)
+
+
+LeftOut = tuple[FloatArray, ...]
+"""For each kind of unit that was sampled (rows, columns), a number without one unit at a time."""
+GOLDEN_STD: Final = "golden_std"
+UNRELIABLE: Final = ("L3D009", "L3D013")
+"""Checks that find intervals too narrow: no test uses the importances of such points."""
+_ALONE: Final = "alone"
+"""Source of an error that a point has by itself."""
+
+
+def without_each(estimate: Estimate | None) -> LeftOut | None:
+    """Return the corrected importance without each row, and without each column; None if that is not known.
+
+    If rows do not differ significantly, or a share of the variance comes out as 1, the importance without a unit may be
+    at its bound. S_T has none: its jackknife tells which units, shared by points, bring how much of the error, and the
+    interval how large the error is: half its width over the quantile of the normal distribution.
+    """
+    if estimate is None or not estimate.without:
+        return None
+    if not estimate.at_the_end:
+        return tuple(importances_of_variances(*each) for each in estimate.without)
+    low, high = estimate.interval()
+    if not high > low:
+        return None
+    shares = [contributed / (contributed + mitigated) for contributed, mitigated in estimate.without]
+    error, _ = combined_error(shares)
+    if not 0 < error < math.inf:
+        return None
+    size = (high - low) / 2 / _normal_quantile(LEVEL) / error
+    return tuple(estimate.importance + size * (share - share.mean()) for share in shares)
+
+
+def importances(
+    points: Sequence[SweptPoint], clusters: Sequence[object], factor: str, left_out: Mapping[tuple[int, str], LeftOut]
+) -> tuple[IntArray, Measured]:
+    """Return the corrected importance of a factor at the points that have one with an error.
+
+    Parameters
+    ----------
+    points
+        The sweep.
+    clusters
+        Equal for two points whose tables have the same configurations.
+    factor
+        One of theirs.
+    left_out
+        (point, factor) -> its corrected importance without one row, and without one column, at a time.
+
+    Returns
+    -------
+    tuple
+        Numbers of these points, and the values.
+
+    Notes
+    -----
+    Rows and columns of points of one cluster are left out together, so that what they share cancels in differences.
+    If runs collapsed the importance describes the runs that did not. Points whose interval is too narrow
+    (:data:`UNRELIABLE`) are not among them. A point whose importance is not known without each unit shares nothing; its
+    error is half the width of the interval over the quantile of the normal distribution.
+    """
+    numbers: dict[int, float] = {}
+    drawn: dict[tuple[object, ...], dict[int, FloatArray]] = {}
+    for at, point in enumerate(points):
+        if point.analysis is None or factor not in point.analysis.importances:
+            continue
+        is_unreliable = point.analysis.verdict(factor).doubt in UNRELIABLE
+        record, whole = _counted(point.analysis, factor)
+        half = (record.importance_corrected_ci_high - record.importance_corrected_ci_low) / 2
+        if is_unreliable or not (math.isfinite(record.importance_corrected) and half > 0):
+            continue
+        numbers[at] = record.importance_corrected
+        own = left_out.get((at, factor)) if whole else None
+        if own is None:
+            drawn[_ALONE, at] = {at: np.array([half / _normal_quantile(record.level)])}
+            continue
+        for kind, values in enumerate(own):
+            drawn.setdefault((clusters[at], kind, len(values)), {})[at] = values
+    return _measured(numbers, drawn)
+
+
+def golden_stds(points: Sequence[SweptPoint], clusters: Sequence[object]) -> tuple[IntArray, Measured]:
+    """Return the log of the golden standard deviation of points, of the runs that did not collapse.
+
+    Golden runs of points of one cluster are left out together; see :func:`importances`. All designs but the radial one
+    have the same golden runs. In that a base run is left out with its repetitions; pooled runs have no error.
+    """
+    numbers: dict[int, float] = {}
+    drawn: dict[tuple[object, ...], dict[int, FloatArray]] = {}
+    for at, point in enumerate(points):
+        if not point.complete:
+            continue
+        assert point.analysis is not None
+        record, whole = _counted(point.analysis, next(iter(point.analysis.importances)))
+        scores = record.golden[np.isfinite(record.golden)]
+        # From five golden runs on their standard deviation has an error.
+        if record.golden_pooled or len(scores) < 5 or not np.ptp(scores) > 0:
+            continue
+        sets, shared = scores[:, None], whole and len(scores) == len(record.golden)
+        if radial := design_named(record.design).tables_are_golden:
+            if not (record.golden_std_ci_low > 0 and math.isfinite(record.golden_std_ci_high)):
+                continue
+            sets = record.golden.reshape(-1, len(record.table)).T
+            sets = sets[np.isfinite(sets).any(axis=1)]
+            numbers[at] = math.log(record.golden_std)
+        else:
+            numbers[at] = math.log(float(scores.std(ddof=1)))
+        with np.errstate(divide="ignore"):
+            without = np.log(variance_without_each(sets)) / 2
+        source = clusters[at] if shared else (_ALONE, scores.tobytes())
+        drawn.setdefault((source, radial, len(without)), {})[at] = without
+    return _measured(numbers, drawn)
+
+
+def _counted(analysis: Analysis, factor: str) -> tuple[Importance, bool]:
+    """Return the record of a factor that counts, and whether it describes all runs."""
+    if analysis.collapse is None:
+        return analysis.importances[factor], True
+    return analysis.collapse.rest[factor], False
+
+
+def _measured(
+    numbers: Mapping[int, float], drawn: Mapping[tuple[object, ...], Mapping[int, FloatArray]]
+) -> tuple[IntArray, Measured]:
+    """Return places and numbers; `drawn` has for each source what a point is without each unit, or its error alone."""
+    places = {at: place for place, at in enumerate(numbers)}
+    sources = []
+    for (cluster, *_), members in drawn.items():
+        units = len(next(iter(members.values())))
+        deviations = np.zeros((units, len(numbers)))
+        for at, values in members.items():
+            with np.errstate(invalid="ignore"):  # constant scores: the log of their deviation is -inf, its error nan
+                moved = (values - values.mean()) * math.sqrt((units - 1) / units)
+            deviations[:, places[at]] = values if cluster == _ALONE else moved
+        sources.append(Source(deviations, math.inf if cluster == _ALONE else _degrees(deviations)))
+    values = np.array(list(numbers.values()), dtype=np.float64)
+    return np.array(list(numbers), dtype=np.int64), Measured(values, tuple(sources))
+
+
+def _degrees(deviations: FloatArray) -> float:
+    """Return the degrees of freedom of the variances that deviations, shape (units, points), sum up to.
+
+    One less than there are units; less where few of them are large, as they are of skewed scores: 2 over the squared
+    coefficient of variation of a sum of so many squares.
+    """
+    squares, units = np.square(deviations), len(deviations)
+    total = float(np.square(squares.sum(axis=0)).sum())
+    variation = float(np.square(squares).sum()) / total - 1 / units if total > 0 else 0.0
+    return min(units - 1.0, 2 / variation) if variation > 0 else units - 1.0
+
+
+def _normal_quantile(level: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri((1 + level) / 2))

@@ -14,15 +14,20 @@ from mlflow_l3d.analysis.intervals import LEVEL, known, with_interval
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.sweep.numbers.interactions import Interaction, interaction
-from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD, LeftOut, golden_stds, importances
 from mlflow_l3d.studies.sweep.numbers.point import (
+    GOLDEN_STD,
     TASK,
     Choice,
+    Choices,
+    LeftOut,
     SweptPoint,
-    changes_nothing,
+    blocks_of,
     choices_of,
     clusters_of,
-    following,
+    follows_from,
+    golden_stds,
+    groups,
+    importances,
     is_numeric,
     value_of,
     value_text,
@@ -32,17 +37,10 @@ from mlflow_l3d.studies.sweep.numbers.trends import Trend, trend
 IMPORTANCE: Final = (
     *with_interval("importance"),
     *with_interval("importance_corrected"),
-    "moves_by_std",
-    "unevenness",
-    "contributed_std",
-    "mitigated_std",
+    *("moves_by_std", "unevenness", "contributed_std", "mitigated_std"),
     *with_interval("golden_std"),
-    "score_mean",
-    "score_std",
-    "collapsed_share",
-    "consistency",
-    "correct_consistency",
-    "prediction_importance",
+    *("score_mean", "score_std", "collapsed_share"),
+    *("consistency", "correct_consistency", "prediction_importance"),
 )
 """Metrics of a factor that the table has, in its order; as in docs/evidence/simulations.md."""
 OF_CHOICE: Final = "choice."
@@ -183,7 +181,7 @@ def analyse_sweep(
         At least one.
     left_out
         (number of the point, factor) -> corrected importance without each row, and without each column
-        (:func:`mlflow_l3d.studies.sweep.numbers.measured.without_each`). Points of one task and root seed have the same
+        (:func:`mlflow_l3d.studies.sweep.numbers.point.without_each`). Points of one task and root seed have the same
         configurations; with this, what they share cancels in differences.
 
     Raises
@@ -212,19 +210,47 @@ def analyse_sweep(
     for choice, values in tested.items():
         for of, each in measured.items():
             if choice not in _NAMES and is_numeric(values):
-                tests.append(trend(points, choices, choice, of, each, LEVEL))
+                tests.append(trend(points, choices, choice, of, each))
             if choice not in follows:
-                tests.append(interaction(points, choices, choice, of, each, LEVEL))
+                tests.append(interaction(points, choices, choice, of, each))
     possible = [test for test in tests if test is not None]
     adjusted = holm([test.p_holm for test in possible]).tolist()
     possible = [replace(test, p_holm=p) for test, p in zip(possible, adjusted, strict=True)]
-    return Sweep(
-        tuple(points),
-        choices,
-        factors,
-        rows,
-        follows,
-        without_effect,
-        tuple(test for test in possible if isinstance(test, Trend)),
-        tuple(test for test in possible if isinstance(test, Interaction)),
-    )
+    trends = tuple(test for test in possible if isinstance(test, Trend))
+    interactions = tuple(test for test in possible if isinstance(test, Interaction))
+    return Sweep(tuple(points), choices, factors, rows, follows, without_effect, trends, interactions)
+
+
+def following(points: Sequence[SweptPoint], choices: Choices) -> dict[str, str]:
+    """Return choice -> another from which it follows, as hyperparameters that are set for some tasks do from the task.
+
+    Of two that follow from each other the later one does. The task follows from nothing, and from what has another
+    value at every point nothing does, the task excepted.
+    """
+    followed: dict[str, str] = {}
+    for at, name in enumerate(choices):
+        for place, other in enumerate(choices):
+            if name in (other, TASK) or (other != TASK and len(choices[other]) >= len(points)):
+                continue
+            if follows_from(points, name, other) and (place < at or not follows_from(points, other, name)):
+                followed.setdefault(name, other)
+    return followed
+
+
+def changes_nothing(points: Sequence[SweptPoint], choices: Choices, choice: str) -> bool:
+    """Return whether points that are alike in all other choices have the same scores under all values of this one."""
+    scored = [point for point in points if point.complete]
+    blocks = [block for block in groups(blocks_of(scored, choices, choice)) if len(block) > 1]
+    return bool(blocks) and all(len({_scores(scored[at]) for at in block}) == 1 for block in blocks)
+
+
+def _scores(point: SweptPoint) -> bytes:
+    assert point.analysis is not None
+    records = point.analysis.importances.items()
+    return b"".join(name.encode() + each.table.tobytes() + each.golden.tobytes() for name, each in records)
+
+
+def without_votes(analysis: Analysis) -> Analysis:
+    """Return an analysis without the votes on single examples, which a sweep of many points has no use for."""
+    votes = analysis.examples
+    return replace(analysis, examples=votes and replace(votes, frame=votes.frame.head(0)))

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
 
-from mlflow_l3d.analysis.intervals import FloatArray, t_quantile
-from mlflow_l3d.studies.sweep.numbers.measured import Measured, degrees_of
-from mlflow_l3d.studies.sweep.numbers.point import Choice, Indices, SweptPoint, blocks_of, groups, value_of
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, IntArray, Measured, degrees_of, t_p_value, t_quantile
+from mlflow_l3d.studies.sweep.numbers.point import Choices, SweptPoint, blocks_of, groups, value_of
 
 FEWEST_TASKS: Final = 3
 """Tasks from which on a slope is one of tasks in general."""
@@ -59,12 +58,10 @@ class Slope:
 
     def p_value(self) -> float:
         """Return the two-sided p-value of no slope; nan if there is no interval."""
-        from scipy.special import stdtr
-
-        return 2 * float(stdtr(self.degrees, -abs(self.value) / self.error)) if self.has_error else math.nan
+        return t_p_value(self.value, self.error, self.degrees) if self.has_error else math.nan
 
 
-def slope(x: FloatArray, measured: Measured, blocks: Sequence[Indices], level: float) -> Slope | None:
+def slope(x: FloatArray, measured: Measured, blocks: Sequence[IntArray], level: float) -> Slope | None:
     """Return the slope within blocks, each of which has an intercept of its own.
 
     Parameters
@@ -213,12 +210,7 @@ def scaled(values: FloatArray, scale: Scale, step: float) -> FloatArray:
 
 
 def trend(
-    points: Sequence[SweptPoint],
-    choices: Mapping[str, Sequence[Choice]],
-    choice: str,
-    of: str,
-    measured: tuple[Indices, Measured],
-    level: float,
+    points: Sequence[SweptPoint], choices: Choices, choice: str, of: str, measured: tuple[IntArray, Measured]
 ) -> Trend | None:
     """Return the trend of one number over a numeric choice; None if fewer than two points can be compared with others.
 
@@ -232,8 +224,6 @@ def trend(
         What the number is.
     measured
         Numbers of the points that have it, and what it is there.
-    level
-        Confidence level.
 
     Notes
     -----
@@ -253,18 +243,18 @@ def trend(
     x = scaled(values, scale, step)
     of_tasks = groups([point.task for point in here])
     blocks = blocks_of(here, choices, choice)
-    slopes = [slope(x[task], numbers.at(task), groups([blocks[at] for at in task]), level) for task in of_tasks]
+    slopes = [slope(x[task], numbers.at(task), groups([blocks[at] for at in task]), LEVEL) for task in of_tasks]
     found = [each for each in slopes if each is not None]
     if found:
         tasks, whole = len(found), mean_slope(found) if len(found) > 1 else found[0]
         scope: Scope = "one task" if tasks == 1 else "these tasks" if tasks < FEWEST_TASKS else "tasks"
     else:
         means = numbers.averaged(of_tasks)
-        line = slope(np.array([x[task].mean() for task in of_tasks]), means, [np.arange(len(of_tasks))], level)
+        line = slope(np.array([x[task].mean() for task in of_tasks]), means, [np.arange(len(of_tasks))], LEVEL)
         if line is None:
             return None
         whole, scope, tasks = line, "between tasks", len(of_tasks)
-    low, high = whole.interval(level)
+    low, high = whole.interval(LEVEL)
     p = whole.p_value()
     own = (whole.value, low, high, whole.error, whole.degrees, p, p, whole.between)
     return Trend(choice, of, scale, step, scope, tasks, whole.points, *own)

@@ -12,13 +12,12 @@ import pandas as pd
 
 from mlflow_l3d.analysis.importance.verdicts import DECIDED
 from mlflow_l3d.designs import design_named
-from mlflow_l3d.designs.advice import advise
+from mlflow_l3d.designs.analyse import advise
 from mlflow_l3d.report.numbers import MISSING, between, counted, listed, percent, probability, shorten
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step, all_of
 from mlflow_l3d.studies.sweep.numbers.interactions import Interaction
-from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD, UNRELIABLE
-from mlflow_l3d.studies.sweep.numbers.point import TASK, value_of, value_text
+from mlflow_l3d.studies.sweep.numbers.point import GOLDEN_STD, TASK, UNRELIABLE, value_of, value_text
 from mlflow_l3d.studies.sweep.numbers.trends import Trend, scaled
 from mlflow_l3d.studies.sweep.report.shown import ShownSweep, short
 

@@ -1,1 +1,0 @@
-"""What verified remedies show."""

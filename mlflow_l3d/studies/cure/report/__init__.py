@@ -1,1 +1,0 @@
-"""A cure as people read it."""

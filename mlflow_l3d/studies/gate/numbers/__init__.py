@@ -1,1 +1,0 @@
-"""The statistics of a gate: its looks, their bounds, and what they cost."""
