@@ -96,10 +96,12 @@ def changed_predictions(share: float, unit: str = "seed") -> str:
         return ": none changes"
     if share < 0.001:
         return ": almost none changes"
+    if not share <= 0.4:  # or it is not known
+        return ""
     number = round(1 / share)
     # One in so many if that is right within a tenth.
     words = f"one in {number:,} changes" if abs(number * share - 1) <= 0.1 else f"{10 * share:.0f} in 10 change"
-    return f": **about {words}** with the {unit}" if share <= 0.4 else ""
+    return f": **about {words}** with the {unit}"
 
 
 def effect_step(ends: Sequence[float], unit: Unit, command: Callable[[str], str]) -> Iterator[Step]:

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -19,11 +20,12 @@ from mlflow_l3d.execution.base import Executor, Job
 from mlflow_l3d.execution.environment import default_workers, deferred_interrupts
 from mlflow_l3d.parameters.setup import Setup
 from mlflow_l3d.paths import cache_folder
+from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.shown import shows_progress
 from mlflow_l3d.tasks.base import TaskLike
-from mlflow_l3d.tracking.connection import connect, error_line, own_settings
+from mlflow_l3d.tracking.connection import Client, connect, error_line, own_settings
 from mlflow_l3d.tracking.earlier.past import find_search
-from mlflow_l3d.tracking.pages import told
+from mlflow_l3d.tracking.pages import runs_page, told
 from mlflow_l3d.tracking.parent import end_early
 from mlflow_l3d.tracking.recorder import RunRecorder
 from mlflow_l3d.tracking.records import RunRecord
@@ -235,6 +237,12 @@ class Study(ABC, Generic[S, K, R]):
     def end(self, status: str, line: str) -> None:
         """End the parent before all is done."""
         self.recorder.end(status, line)
+
+
+def origin(client: Client, experiment_id: str, run_id: str) -> Source:
+    """Return the origin of a result in a run that is written today, with the address of its page."""
+    date = datetime.now(UTC).strftime("%Y-%m-%d")
+    return Source(run_id=run_id, address=runs_page(client, experiment_id), date=date)
 
 
 def executor_of(setup: Setup, job: Job | None = None) -> Executor:

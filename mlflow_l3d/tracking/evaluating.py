@@ -166,7 +166,7 @@ def _evaluating(workers: int | None) -> Iterator[dict[str, set[str]]]:
 
 
 class App:
-    """An app with its arguments beyond the inputs of a row.
+    """An app as MLflow calls it, in whose answers the prompts of factors take the place of those that it loads.
 
     Parameters
     ----------

@@ -8,12 +8,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from mlflow_l3d.errors import logger
-from mlflow_l3d.report.source import Source
 from mlflow_l3d.tracking.connection import Client, public_uri
 
 if TYPE_CHECKING:
@@ -44,12 +42,6 @@ def runs_page(client: Client, experiment_id: str) -> str:
     """Return what stands before a run id in the address of its page; empty if a browser does not reach the server."""
     address = address_of(str(client.tracking_uri))
     return f"{address}/{run_page(experiment_id, '')}" if address else ""
-
-
-def origin(client: Client, experiment_id: str, run_id: str, **more: Any) -> Source:
-    """Return the origin of a result in a run that is written today: its page, and what else is known."""
-    date = datetime.now(UTC).strftime("%Y-%m-%d")
-    return Source(run_id=run_id, address=runs_page(client, experiment_id), date=date, **more)
 
 
 def with_links(description: str, experiment_id: str, run_id: str, artifacts: Path) -> str:

@@ -530,6 +530,11 @@ def test_a_share_is_one_in_so_many_only_if_that_is_right(share, words):
     assert changed_predictions(share) == f": **about {words}** with the seed"
 
 
+@pytest.mark.parametrize("share", [math.nan, 0.41, 1.0])
+def test_a_share_that_is_not_known_or_is_large_is_left_out(share):
+    assert changed_predictions(share) == ""
+
+
 def test_agreement_is_not_reported_of_few_examples_and_not_logged_if_runs_share_less_than_one(importance, analysis):
     found = analysis([importance("a")])
     golden = replace(found.consistencies["golden"], pairs_of_predictions=200, fleiss_kappa=0.5, common_examples=20.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any, Unpack
 
@@ -18,7 +19,7 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import assumed_direction
 from mlflow_l3d.parameters.declaration import Arguments, read_arguments, with_signature
 from mlflow_l3d.parameters.values import check_names
-from mlflow_l3d.studies.base import entry_point, say, specified
+from mlflow_l3d.studies.base import entry_point, origin, say, specified
 from mlflow_l3d.studies.comparison.parameters import COMPARE, CompareOptions
 from mlflow_l3d.studies.comparison.parents import Parent, by_task, metric_of, read_parents, requests
 from mlflow_l3d.studies.comparison.reading import importances_of_differences, read_runs, systems_of
@@ -32,7 +33,6 @@ from mlflow_l3d.studies.sweep.results import choices_among
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import AuxiliaryRun, auxiliary_run
 from mlflow_l3d.tracking.connection import Client, connect
-from mlflow_l3d.tracking.pages import origin
 
 _Matched = tuple[Metric, Mapping[str, Mapping[str, Parent]]]
 
@@ -185,7 +185,8 @@ def compare_parents(client: Client, parents: _Matched, arguments: Arguments, run
     importances = pd.concat(of_differences, ignore_index=True)
     typed = {name: text for name, text in arguments.texts.items() if text != COMPARE[name].default}
     typed["runs"] = ",".join(parent.run_id for parent in compared)
-    source = origin(client, str(client.get_run(run_id).info.experiment_id), run_id, given=typed)
+    source = origin(client, str(client.get_run(run_id).info.experiment_id), run_id)
+    source = replace(source, given=typed)
     return ComparedRuns(run_id, tuple(compared), comparison, _scores(tasks), importances, tuple(checks), source)
 
 

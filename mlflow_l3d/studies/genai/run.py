@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -13,7 +14,7 @@ import pandas as pd
 from mlflow_l3d.analysis.judged.repeated import unstable_rows
 from mlflow_l3d.approaches.functions.versions import OwnChanges
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.studies.base import entry_point, say
+from mlflow_l3d.studies.base import entry_point, origin, say
 from mlflow_l3d.studies.dry_run import Budget
 from mlflow_l3d.studies.files import read_result
 from mlflow_l3d.studies.genai import specify
@@ -27,7 +28,6 @@ from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.earlier.judgements import write_assessment
 from mlflow_l3d.tracking.earlier.reader import parent_run
-from mlflow_l3d.tracking.pages import origin
 from mlflow_l3d.tracking.parent import current_experiment_id
 
 
@@ -113,7 +113,7 @@ def investigate(
                     again = "it asks only the cells that were under way again, from their start."
                     say([f"Interrupted with {bar.n} of {work.total} cells done. The same call continues: {again}"])
                     raise
-            source = origin(client, current_experiment_id(client), opened.run_id, is_typed=False)
+            source = replace(origin(client, current_experiment_id(client), opened.run_id), is_typed=False)
             result = concluded(work, table, notes, metric, source)
             note = result.report().description(*result.notes)
             tags = {names.STATE: "incomplete" if work.missing else "complete", names.NOTE: note}

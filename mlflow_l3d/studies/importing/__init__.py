@@ -77,15 +77,12 @@ class RecordedRun:
         return _digest(self.ids[order]) + _digest(self.labels[order])
 
     def answered(
-        self, ids: Iterable[object], labels: Iterable[object], answers: Iterable[object], right: Sequence[bool] | None
+        self, ids: Iterable[object], labels: Iterable[object], answers: Iterable[object], right: Sequence[bool]
     ) -> RecordedRun:
         """Return the run with answers as text; one that the tool called right is the label, so that right ones agree.
 
-        An answer that reads as the label and was called wrong (because of a space, say) is unlike right ones. Without
-        `right` the run stays as it is.
+        An answer that reads as the label and was called wrong (because of a space, say) is unlike right ones.
         """
-        if right is None:
-            return self
         truth, wrong = texts(labels), "(the label, called wrong)"
         each = zip(texts(answers), truth, right, strict=True)
         said = texts([label if good else wrong if answer == label else answer for answer, label, good in each])

@@ -13,7 +13,7 @@ from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.values import pairs
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import About, heading, version_words
-from mlflow_l3d.studies.base import ProjectRun, Study, say
+from mlflow_l3d.studies.base import ProjectRun, Study, origin, say
 from mlflow_l3d.studies.files import read_result, temporary_folder, write_result
 from mlflow_l3d.studies.groups.numbers import GroupsStudy
 from mlflow_l3d.studies.groups.report import groups_document
@@ -30,7 +30,6 @@ from mlflow_l3d.tracking.children import condition, search
 from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.earlier.reader import fetch_document, known_document
 from mlflow_l3d.tracking.opening import open_recorder
-from mlflow_l3d.tracking.pages import origin
 from mlflow_l3d.tracking.parent import current_experiment_id, log_metrics
 from mlflow_l3d.tracking.recorder import RunRecorder, Work
 from mlflow_l3d.tracking.records import CellRecord
@@ -169,8 +168,8 @@ class _Importing(Study[Import, CellRecord, FilesEvaluation]):
                 remarks, task, options = (*remarks, *more), document["parameters"]["source"], request.given
             else:
                 study = recorded_study(document, cells, predictions, request.metric)
-            known = {"task": task, "given": options, "classes": request.runs[0].classes}
-            source = origin(recorder.client, recorder.parent.experiment_id, run_id, **known)
+            source = origin(recorder.client, recorder.parent.experiment_id, run_id)
+            source = replace(source, task=task, given=options, classes=request.runs[0].classes)
             settings = {**heading(run_id), "task": request.task, "from": request.arguments["from_"], **request.shared}
             about = About(request.title, source, remarks, settings | {"versions": version_words()})
             result = FilesEvaluation(

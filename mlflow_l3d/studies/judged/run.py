@@ -13,7 +13,7 @@ import pandas as pd
 from mlflow_l3d.analysis.intervals import LEVEL
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named, split_direction
-from mlflow_l3d.studies.base import entry_point
+from mlflow_l3d.studies.base import entry_point, origin
 from mlflow_l3d.studies.files import read_result
 from mlflow_l3d.studies.judged.numbers import adjusted, pair_of, score_scorer, without_verdict
 from mlflow_l3d.studies.judged.results import JudgedComparison, JudgedEvaluation, finish_judged
@@ -24,7 +24,7 @@ from mlflow_l3d.tracking.children import found
 from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.earlier.evaluations import is_evaluation, read_judged
 from mlflow_l3d.tracking.earlier.judgements import Judged
-from mlflow_l3d.tracking.pages import link_of, origin
+from mlflow_l3d.tracking.pages import link_of
 
 Runs: TypeAlias = str | Sequence[str]
 """The evaluation runs of a system."""
@@ -208,7 +208,7 @@ def _written(
         client, project_run, role=role, title=title, parameters=typed, experiment_id=experiment_id
     ) as opened:
         options = {name: text for name, text in typed.items() if text not in ("auto", str(LEVEL))}
-        source = origin(client, experiment_id, opened.run_id, given=options)
+        source = replace(origin(client, experiment_id, opened.run_id), given=options)
         result = replace(result, run_id=opened.run_id, source=source)
         links = "Evaluation runs: " + ", ".join(link_of(experiment_id, each) for each in run_ids)
         note = result.report().description(*result.report().notes, links)

@@ -19,8 +19,6 @@ from mlflow_l3d.tracking.records import CellRecord
 from mlflow_l3d.tracking.spool import Spool, cells_in
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from mlflow.entities import Run
 
     from mlflow_l3d.cells.cell import Cell

@@ -271,6 +271,11 @@ def test_inspect_a_number_of_a_dictionary_is_chosen():
     assert inspected(values, "judge.a").scores == {"judge.a": 0.5, "judge.b": 0.5}
 
 
+def test_inspect_needs_no_answers_if_scores_only_grade():
+    values = [{"v1.judge": {"a": 0.5}}, {"v1.judge": {"a": 1}}]
+    assert inspected(values, "v1.judge.a").scores == {"v1.judge.a": 0.75}
+
+
 def test_csv_long_and_wide_hold_the_same_runs(tmp_path: Path):
     labels = ["no", "yes", "yes", "no", "no", "yes"]
     answers = {1: ["no", "yes", "no", "no", "", "yes"], 2: ["no", "maybe", "yes", "yes", "no", "yes"]}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from mlflow_l3d.designs.layout import PAPER_SEEDS
-from mlflow_l3d.studies.seeds.numbers.scores import better_seed, friedman, normalised
+from mlflow_l3d.studies.seeds.numbers.better_seed import better_seed, friedman, normalised
 
 
 def matrix_of(values, seeds=PAPER_SEEDS):

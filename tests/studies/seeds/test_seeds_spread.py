@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 from mlflow_l3d.analysis.consistency.runs import class_agreement
 from mlflow_l3d.analysis.importance.tables import std_interval
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.studies.seeds.numbers.scores import mean_interval, metric_spread
+from mlflow_l3d.studies.seeds.numbers.spread import mean_interval, metric_spread
 
 SIMULATIONS = 1500
 

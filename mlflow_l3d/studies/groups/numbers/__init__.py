@@ -31,7 +31,7 @@ from mlflow_l3d.studies.groups.numbers.settings import (
     systems,
     varying_settings,
 )
-from mlflow_l3d.studies.seeds.numbers.scores import metric_spread
+from mlflow_l3d.studies.seeds.numbers.spread import metric_spread
 
 MOST_GROUPS: Final = 30
 """Of more groups each is compared with the best one alone."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.importing import RecordedRun
-from mlflow_l3d.studies.importing.formats import apps, csv_file, lm_eval
+from mlflow_l3d.studies.importing.formats import apps, csv_file, lm_eval, trainer
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Format:
 
 FORMATS: Final[Mapping[str, Format]] = {
     "lm-eval": Format(("samples_*.jsonl",), lm_eval.read),
-    "huggingface-trainer": Format(("trainer_state.json",), csv_file.read_trainer, numbered="folder"),
+    "huggingface-trainer": Format(("trainer_state.json",), trainer.read, numbered="folder"),
     "inspect": Format(("*.eval", "*.json"), apps.read_inspect, ('"eval":',), "epoch"),
     "promptfoo": Format(("*.json",), apps.read_promptfoo, ('"evalId":', '{"results":{"version":'), "repeat"),
     "tau-bench": Format(("*.json",), apps.read_tau_bench, ('[{"task_id":', '"num_trials":'), "trial"),

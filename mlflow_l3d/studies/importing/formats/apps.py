@@ -55,6 +55,8 @@ def _inspect_run(source: str, task: str, samples: list[Any], settings: Mapping[s
     names = {name: usual if name == first != metric else name for name in (first, *numbers)}
     scores = {names[name]: math.fsum(numbers[name]) / len(samples) for name in names}
     run = RecordedRun(source=source, task=task, kind="multiple_choice", settings=settings, scores=scores)
+    if right is None:
+        return run
     labels = [each.target if isinstance(each.target, str) else ", ".join(each.target) for each in samples]
     scored = [each.scores[first if first in each.scores else first.partition(".")[0]].answer for each in samples]
     pairs = zip(scored, samples, strict=True)
@@ -173,6 +175,8 @@ def _trial(source: str, task: str, results: list[Mapping[str, Any]], settings: M
         raise L3DError(f"{source}: a task has two results in trial {settings['trial']}. Take one away.")
     source, scores = f"{source} (trial {settings['trial']})", {name: sum(rewards) / len(rewards)}
     run = RecordedRun(source=source, task=task, kind="multiple_choice", settings=settings, scores=scores)
+    if right is None:
+        return run
     return run.answered(ids, ["solved"] * len(ids), ["not solved"] * len(ids), right)
 
 

@@ -1,15 +1,11 @@
-"""CSV: long, one row per prediction with the settings of its run; wide, one column per run; or scores alone.
-
-Also the output folder of a Hugging Face Trainer, which may hold such predictions.
-"""
+"""CSV: long, one row per prediction with the settings of its run; wide, one column per run; or scores alone."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -18,7 +14,7 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.known import sounds_like_metric
 from mlflow_l3d.parameters.values import check_names, pairs, public_name
 from mlflow_l3d.studies.groups.numbers.grouping import is_seed
-from mlflow_l3d.studies.importing import RecordedRun, flat, read_json, texts
+from mlflow_l3d.studies.importing import RecordedRun, texts
 from mlflow_l3d.tasks.answers import Classes, labels_of, plain_number, text_of
 from mlflow_l3d.tasks.table import read_columns, roles_of
 
@@ -31,7 +27,6 @@ _OF_EXAMPLES: Final = "id|gold|target|answer|output|response|reference|truth|y_?
 _SETTING: Final = re.compile(r"(?i).*(seed|rate|decay|lr|dropout|temperature|momentum|alpha|beta).*")
 """Names of settings, also of those with decimals."""
 Runs = list[tuple[dict[str, str], pd.DataFrame]]
-_NOT_SCORES: Final = ("runtime", "samples", "samples_per_second", "steps_per_second", "model_preparation_time")
 
 
 def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun]:
@@ -190,47 +185,3 @@ def _run(path: Path, settings: Mapping[str, str], rows: pd.DataFrame) -> Recorde
         labels=texts(labels_of(value or None for value in rows["label"])),
         predictions=texts([value or None for value in rows["prediction"]]),
     )
-
-
-def read_trainer(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun]:
-    """Return the one run of an output folder; none for the folder of a checkpoint.
-
-    The Trainer writes its arguments as a pickle, which is never opened. The model card (``README.md``) lists them, seed
-    included.
-    """
-    folder = path.parent
-    if folder.name.startswith("checkpoint-"):
-        return []
-    state = read_json(path)
-    results = [folder / name for name in ("eval_results.json", "all_results.json") if (folder / name).is_file()]
-    logged = [entry for entry in state.get("log_history", ()) if any(name.startswith("eval_") for name in entry)]
-    evaluation: Mapping[str, Any] = read_json(results[0]) if results else logged[-1] if logged else {}
-    numbers = {name: value for name, value in evaluation.items() if isinstance(value, int | float)}
-    named = {name.removeprefix("eval_"): float(value) for name, value in numbers.items() if name.startswith("eval_")}
-    scores = {name: named[name] for name in sorted(named, key=lambda name: name == "loss") if name not in _NOT_SCORES}
-    if not scores:
-        raise L3DError(f"{folder.name}/{path.name}: has no evaluation. Evaluate the run: trainer.evaluate().")
-    settings = _trainer_settings(folder, state)
-    run = RecordedRun(source=folder.name, task=folder.parent.name, kind="", settings=settings, scores=scores)
-    predictions = folder / "predictions.csv"
-    if not predictions.is_file():
-        return [run]
-    runs = read(predictions, columns, metric)
-    if len(runs) > 1:
-        raise L3DError(f"{folder.name}/{predictions.name}: holds {len(runs)} runs, and the folder is of one.")
-    one = runs[0]
-    return [replace(run, kind=one.kind, ids=one.ids, labels=one.labels, predictions=one.predictions)]
-
-
-def _trainer_settings(folder: Path, state: Mapping[str, Any]) -> dict[str, str]:
-    config = folder / "config.json"
-    model = read_json(config).get("_name_or_path") if config.is_file() else None
-    card = folder / "README.md"
-    text = card.read_text(encoding="utf-8") if card.is_file() else ""
-    listed = dict(re.findall(r"(?m)^- (\w+): (.+)$", text.partition("hyperparameters")[2]))
-    numbers = {name: state.get(name) for name in ("num_train_epochs", "train_batch_size", "max_steps")}
-    settings = flat({"model": model, **numbers, **listed})
-    # Without a card only the name of the folder identifies the run.
-    seed = re.search(r"(seed)[-_=]?(\d+)", folder.name, re.IGNORECASE)
-    named = {"seed": seed[2]} if seed else {"folder": folder.name}
-    return settings if "seed" in settings else {**settings, **named}

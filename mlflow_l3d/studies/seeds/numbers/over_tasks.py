@@ -18,7 +18,7 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.metrics.regression import unit_length
 from mlflow_l3d.report.numbers import unit_of
-from mlflow_l3d.studies.seeds.numbers.scores import BetterSeed, better_seed
+from mlflow_l3d.studies.seeds.numbers.better_seed import BetterSeed, better_seed
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 
 TABLE_7: Final = {

@@ -18,7 +18,7 @@ from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import as_metric, named, of_kind
 from mlflow_l3d.studies.seeds.numbers.compared import AnswerChanges, Kind, answer_changes, check_seeds, compare_seeds
-from mlflow_l3d.studies.seeds.numbers.scores import MetricSpread, metric_spread
+from mlflow_l3d.studies.seeds.numbers.spread import MetricSpread, metric_spread
 
 
 @dataclass(frozen=True, slots=True)

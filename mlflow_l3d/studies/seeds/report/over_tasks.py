@@ -30,8 +30,8 @@ from mlflow_l3d.report.page import Document, Drawing, Item, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Drawn, Table
 from mlflow_l3d.report.text import Answer, Step
+from mlflow_l3d.studies.seeds.numbers.better_seed import BetterSeed, normalised
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks, table_7, task_rows
-from mlflow_l3d.studies.seeds.numbers.scores import BetterSeed, normalised
 from mlflow_l3d.studies.seeds.report import NOTE, SOURCES
 from mlflow_l3d.studies.seeds.report.words import investigate_command
 
