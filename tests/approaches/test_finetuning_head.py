@@ -338,6 +338,6 @@ def test_texts_that_are_cut_are_counted_and_named(cache):
     share = np.mean([len(text.split()) > 16 for text in texts])
     assert outcome.metrics["truncated_share"] == pytest.approx(share)
     (remark,) = Finetuning().remarks(pd.DataFrame([outcome.metrics]))
-    assert f"At least {share:.1%} of the examples are longer than max_length" in remark
+    assert f"At least {100 * share:.1f} % of the examples are longer than max_length" in remark
     (whole,) = run(prepare(TASK, cache), cell(0))
     assert Finetuning().remarks(pd.DataFrame([whole.metrics])) == ()

@@ -179,7 +179,7 @@ def test_bad_input_is_refused_before_anything_is_recorded(begun: tuple[Place, st
         "must have a name": {"scores": {"2": 0.5}},
         '"seeds": "shared"': {"name": "mine", "scores": {"2": 0.5}},
         "whole numbers of runs": {"name": "mine", "seeds": "shared", "scores": {"two": 0.5}},
-        "their runs are the same": "hyperparameters=a_data_order=0.5",
+        "has the same runs as baseline": "hyperparameters=a_data_order=0.5",
         "is the baseline itself": begun[1],
         f"candidate={begun[1]}: is the baseline itself": {"runs": begun[1]},
         "must have root_seed=0": "root_seed=7",
