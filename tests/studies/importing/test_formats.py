@@ -276,6 +276,13 @@ def test_inspect_needs_no_answers_if_scores_only_grade():
     assert inspected(values, "v1.judge.a").scores == {"v1.judge.a": 0.75}
 
 
+def test_inspect_answers_of_a_dictionary_are_those_of_its_scorer():
+    values = [{"v1.judge": {"a": 1}}, {"v1.judge": {"a": 0}}]
+    run = inspected(values, "v1.judge.a")
+    assert run.scores["v1.judge.a"] == 0.5
+    assert run.predictions is not None
+
+
 def test_csv_long_and_wide_hold_the_same_runs(tmp_path: Path):
     labels = ["no", "yes", "yes", "no", "no", "yes"]
     answers = {1: ["no", "yes", "no", "no", "", "yes"], 2: ["no", "maybe", "yes", "yes", "no", "yes"]}

@@ -58,7 +58,8 @@ def _inspect_run(source: str, task: str, samples: list[Any], settings: Mapping[s
     if right is None:
         return run
     labels = [each.target if isinstance(each.target, str) else ", ".join(each.target) for each in samples]
-    scored = [each.scores[first if first in each.scores else first.partition(".")[0]].answer for each in samples]
+    scorer = max((name for name in samples[0].scores if f"{first}.".startswith(f"{name}.")), key=len)
+    scored = [each.scores[scorer].answer for each in samples]
     pairs = zip(scored, samples, strict=True)
     answers = [each.output.completion if answer is None else answer for answer, each in pairs]
     return run.answered((each.id for each in samples), labels, answers, right)
