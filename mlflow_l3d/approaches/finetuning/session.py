@@ -1,4 +1,4 @@
-"""What all ways of training share: labels and losses by kind of task, epochs of cells side by side, their outcomes."""
+"""A session of any way of training: labels and losses by kind of task, epochs of cells side by side, their outcomes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all ways of training share: draws, the schedule, early stopping, the course of a cell and its outcome.
+"""The course of one training, whatever is trained: its draws, the schedule, early stopping, and its outcome.
 
 Batch order belongs to ``data_order``, dropout to ``model_randomness``, new weights to ``model_initialisation`` (of
 the head: :mod:`mlflow_l3d.approaches.stack`). Each epoch has a stream of its own, so that no draw depends
