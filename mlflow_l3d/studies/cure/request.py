@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
 
@@ -167,11 +168,14 @@ class CureRequest:
         """Return the remedies that may be verified, best first; if one is named, as reports name it, that alone."""
         if (name := self.arguments["remedy"]) == "auto":
             return self.ranked()
-        alone = (each for each in self.predictions if each.remedy.can_be_trained and not each.also)
+        alone = [each for each in self.predictions if each.remedy.can_be_trained and not each.also]
         named = [each for each in alone if remedy_words(each.remedy) == name]
         if len(named) != 1:
-            allowed = f"must be auto, or what reports call one remedy: {len(named)} have this name"
-            raise ParameterError("remedy", name, allowed, "Run cure without it to see all.")
+            count = f"{len(named)} have" if named else "none has"
+            allowed = f"must be auto, or a remedy as reports call it; {count} this name"
+            close = get_close_matches(name, [remedy_words(each.remedy) for each in alone], n=1, cutoff=0.4)
+            fix = "".join(f"Did you mean {each!r}? " for each in close) + "Run cure without it to see all."
+            raise ParameterError("remedy", name, allowed, fix)
         return named
 
 

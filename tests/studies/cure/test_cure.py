@@ -194,7 +194,9 @@ def test_a_dry_run_counts_what_verifying_trains(
         assert remedies is not None
         name = remedy_words(remedies.best[0].remedy)  # as the command on the first screen has it
         assert name in plan_cure(coins[1], verify=1, executor="inline", remedy=name).parts.to_string()
-        with pytest.raises(L3DError, match=r"remedy=vote of 4 cats: must be auto, or .*: 0 have this name"):
+        with pytest.raises(
+            L3DError, match=r"remedy=vote of 4 cats: .* none has this name.*mean 'vote of 9 runs over model_randomness'"
+        ):
             plan_cure(coins[1], verify=1, executor="inline", remedy="vote of 4 cats")
     assert trained == []
 
