@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -25,11 +26,12 @@ def assert_interrupted(place: Place, status: str = "KILLED") -> None:
     [parent] = place.parents()
     assert parent.info.status == status
     assert parent.data.tags["l3d.state"] == "incomplete"
-    assert f"of {CELLS} runs done" in parent.data.tags["l3d.error"]
+    said = re.search(rf"Interrupted with (\d+) of {CELLS} runs done", parent.data.tags["l3d.error"])
+    assert said
     assert {run.info.status for run in place.cells()} == {"FINISHED"}
-    done = len(place.cells())
+    done = int(said[1])
     assert 2 <= done < CELLS  # the third may have been on its way
-    assert f"Interrupted with {done} of" in parent.data.tags["l3d.error"]
+    assert done - len(place.cells()) in (0, 1)  # one may lie in the spool alone, for the same command
     again = place.investigate(**SLOW)
     assert (again.computed, again.reused) == (CELLS - done, done)
     assert_whole(place, again.run_id, CELLS)

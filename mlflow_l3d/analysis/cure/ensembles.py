@@ -147,7 +147,8 @@ def _votes(codes: IntArray, masks: Masks) -> IntArray:
     best = np.zeros((len(masks), disputed.shape[1]), dtype=weights.dtype)
     chosen = np.full(best.shape, UNPARSED, dtype=np.int64)
     for code in np.unique(disputed[disputed >= 0]):
-        votes = weights @ (disputed == code).astype(weights.dtype)
+        with np.errstate(invalid="ignore"):  # all are finite; some BLAS flag what they read beyond the end of an array
+            votes = weights @ (disputed == code).astype(weights.dtype)
         better = votes > best
         best[better], chosen[better] = votes[better], code
     result[:, contested] = chosen
