@@ -41,7 +41,7 @@ CASES: Final[Mapping[str, tuple[Mapping[str, object], str]]] = {
 
 @dataclass
 class NewDraws:
-    """Tasks that are drawn anew each, in place of :class:`mlflow_l3d.approaches.shots.Episodes`."""
+    """Tasks that are each drawn again, in place of :class:`mlflow_l3d.approaches.shots.Episodes`."""
 
     generator: np.random.Generator
     support: Sequence[np.ndarray]

@@ -196,7 +196,7 @@ def _ranking(design: type[Design], importances: Mapping[str, Importance], level:
 SMALLEST_DISTANCE: Final = 0.05
 """A corrected importance nearer to 0 than this is not distinguished from it by an affordable number of runs."""
 MOST_TIMES: Final = 10
-"""More rows than this many times those there are is no advice."""
+"""At most so many times the rows that there are is advised."""
 _MORE: Final = 1.25
 _MORE_ROWS: Final = 5
 """Fewer rows than this many times those there are, or than so many more, change no verdict that luck does not."""

@@ -77,7 +77,7 @@ def observed(session, cell):
             lengths.add(options["input_ids"].shape[1])
             masks.append(torch.get_rng_state().numpy().tobytes())
             if not weights:
-                # The word vectors are those of the cell's own texts, see tests/approaches/test_finetuning_embedding.py.
+                # The word vectors are those of the cell's own texts.
                 state = module.state_dict()
                 own = (tensor for name, tensor in state.items() if not name.endswith("word_embeddings.weight"))
                 weights.extend(tensor.detach().numpy().tobytes() for tensor in own)

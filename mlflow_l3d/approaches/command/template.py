@@ -138,7 +138,7 @@ def factors_of(words: Collection[str], parameter: str, typed: str) -> tuple[str,
         for name, spec, conversion in fields:
             if not str(name).isidentifier() or conversion or spec:
                 fix = "Double a brace that is meant as one: {{ and }}."
-                raise ParameterError(parameter, typed, f"has {{{name}}}, which is no name of a factor", fix)
+                raise ParameterError(parameter, typed, f"has {{{name}}}, which is not the name of a factor", fix)
             names[str(name)] = None
     factors = tuple(name for name in names if name not in {OUTPUT, HERE})
     if not factors:

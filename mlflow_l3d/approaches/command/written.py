@@ -160,7 +160,7 @@ def _predictions(path: Path, kind: str) -> Written:
     numbers = np.array(list(map(int, texts)), dtype=np.int64) if all(map(_ID.fullmatch, texts)) else np.array(texts)
     twice, times = Counter(numbers.tolist()).most_common(1)[0]
     if times > 1:
-        raise ValueError(f"example_id {twice} stands there twice")
+        raise ValueError(f"example_id {twice} is listed twice")
     if of_texts:
         form = form_of(kind)
         # An empty text is an answer, too; of a label it is an error.

@@ -227,7 +227,7 @@ Weights: TypeAlias = SingleWeights | StackedWeights
 
 
 class Places:
-    """The layers of a model that hold its trained weights, for weights of several cells to stand there.
+    """The layers of a model that hold its trained weights, whose place those of several cells can take.
 
     Parameters
     ----------

@@ -125,7 +125,7 @@ def cure(parent_run_id: Any = "latest", *, progress: bool | None = None, **optio
             shown = shows_progress(progress)
             verified = tuple(verify_remedies(request, planned, run.run_id, progress=shown)) if planned else ()
             if any(each.is_line for each in planned):
-                request = replace(request)  # it predicts anew, from these runs, too
+                request = replace(request)  # it predicts again, from these runs, too
             answer = CureAnswer(
                 metric=gathered.metric,
                 std=gathered.spread.value,

@@ -272,7 +272,7 @@ def _variances(
 ) -> ScoreVariances | None:
     """Return what scores of the pilot's independent runs are made of; None if it cannot be estimated."""
     cells = read_investigation(run_id, client).cells
-    # Phases of cells whose factors are all drawn anew.
+    # Phases of cells whose factors are all redrawn.
     cells = cells[cells["phase"].isin(("golden", "base")) & cells["status"].eq("FINISHED")]
     classes = len(request.setup.task.class_names) or None
     values, ids, level, count = [], [], [], math.prod(lists.values())

@@ -280,7 +280,7 @@ def _begun(
 
 def _next(texts: IntArray, tokens: IntArray, going: npt.NDArray[np.bool_], ends: IntArray) -> Block:
     """Return the block with one more token per continuing text, (R, S) each; `ends` is a text's next position."""
-    # Those that go on come first, in their order.
+    # Those that continue come first, in their order.
     order = np.argsort(~going, axis=1, kind="stable")[:, : int(going.sum(axis=1).max())]
     alive = np.take_along_axis(going, order, axis=1)
     texts_left = np.where(alive, np.take_along_axis(texts, order, axis=1), -1)

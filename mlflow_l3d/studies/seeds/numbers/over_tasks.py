@@ -155,9 +155,9 @@ def size_correlation(
 
     Notes
     -----
-    Fisher's interval takes both for normal over tasks; of ten tasks or so that cannot be checked, and tasks that share
-    data (RTE is in both benchmarks) count as two. A task with one huge training set rules the correlation with the
-    size itself.
+    Fisher's interval assumes that both are normal over tasks; of ten tasks or so that cannot be checked, and tasks that
+    share data (RTE is in both benchmarks) count as two. A task with one huge training set rules the correlation with
+    the size itself.
     """
     from scipy.special import ndtri
     from scipy.stats import rankdata

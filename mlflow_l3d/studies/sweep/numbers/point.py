@@ -187,7 +187,7 @@ def importances(
     clusters
         Equal for two points whose tables have the same configurations.
     factor
-        One of theirs.
+        A factor of these points.
     left_out
         (point, factor) -> its corrected importance without one row, and without one column, at a time.
 
