@@ -21,7 +21,7 @@ from mlflow_l3d.report.source import class_words
 from mlflow_l3d.studies.groups.numbers.grouping import chosen_runs, params_of
 from mlflow_l3d.studies.importing import Array, RecordedRun
 from mlflow_l3d.studies.importing.formats import FORMATS
-from mlflow_l3d.studies.importing.formats.lm_eval import LOG_SAMPLES
+from mlflow_l3d.studies.importing.formats.models import LOG_SAMPLES
 from mlflow_l3d.tasks.answers import Classes, kind_of, plain_number
 
 _CORRECT: Final = "Correct it, or take the example away from all runs."

@@ -9,7 +9,7 @@ from typing import Final
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.importing import RecordedRun
-from mlflow_l3d.studies.importing.formats import apps, csv_file, lm_eval, trainer
+from mlflow_l3d.studies.importing.formats import apps, csv_file, models
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ class Format:
 
 
 FORMATS: Final[Mapping[str, Format]] = {
-    "lm-eval": Format(("samples_*.jsonl",), lm_eval.read),
-    "huggingface-trainer": Format(("trainer_state.json",), trainer.read, numbered="folder"),
+    "lm-eval": Format(("samples_*.jsonl",), models.read_lm_eval),
+    "huggingface-trainer": Format(("trainer_state.json",), models.read_trainer, numbered="folder"),
     "inspect": Format(("*.eval", "*.json"), apps.read_inspect, ('"eval":',), "epoch"),
     "promptfoo": Format(("*.json",), apps.read_promptfoo, ('"evalId":', '{"results":{"version":'), "repeat"),
     "tau-bench": Format(("*.json",), apps.read_tau_bench, ('[{"task_id":', '"num_trials":'), "trial"),
@@ -79,6 +79,6 @@ def tool_of(path: Path, tool: str) -> str:
         held = f"files of {' and '.join(tools)}" if tools else "no file of a tool that is known"
         fix = f"Name the tool, --from {'|'.join(FORMATS)}, or another path."
         if not tools and any(file.match("results_*.json") for file in files):
-            held, fix = "a file results_*.json without samples", lm_eval.LOG_SAMPLES
+            held, fix = "a file results_*.json without samples", models.LOG_SAMPLES
         raise ParameterError("source", path.name, f"there is {held}", fix)
     return tools[0]

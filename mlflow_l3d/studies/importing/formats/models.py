@@ -1,8 +1,9 @@
-"""lm-evaluation-harness with ``--log_samples``: ``samples_<task>_<date>.jsonl`` next to ``results_<date>.json``."""
+"""Tools that evaluate and train models: lm-evaluation-harness, and the Trainer of Hugging Face."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from mlflow_l3d.analysis.intervals import known
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.values import pairs, public_name
 from mlflow_l3d.studies.importing import RecordedRun, flat, graded, read_json
+from mlflow_l3d.studies.importing.formats import csv_file
 
 LOG_SAMPLES: Final = "Use lm_eval --log_samples and name the folder of samples_*.jsonl, or write a CSV: seed,acc."
 _DATE: Final = -len("2026-11-23T03-12-47.657677.jsonl")
@@ -28,8 +30,11 @@ _RIGHT: Final = ("acc", "exact_match")
 """Metrics that are 1 for a sample with a right answer."""
 
 
-def read(path: Path, _columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun]:
-    """Return the runs of one file of samples: one for each filter of the tool."""
+def read_lm_eval(path: Path, _columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun]:
+    """Return the runs of one file of samples: one for each filter of the tool.
+
+    With ``--log_samples`` it writes ``samples_<task>_<date>.jsonl`` next to ``results_<date>.json``.
+    """
     task, about = path.name[len("samples_") : _DATE - 1], path.with_name(f"results_{path.name[_DATE:-1]}")
     if not about.is_file():
         raise L3DError(f"{path.name}: {about.name}, which has the settings, is not next to it. Put it there.")
@@ -40,7 +45,7 @@ def read(path: Path, _columns: Mapping[str, str], metric: str = "auto") -> list[
     if samples.empty:
         raise L3DError(f"{path.name}: holds no samples.")
     config, of_task = document.get("configs", {}).get(task, {}), document.get("results", {}).get(task, {})
-    seconds, settings = float(document.get("total_evaluation_time_seconds") or 0.0), _settings(document, task)
+    seconds, settings = float(document.get("total_evaluation_time_seconds") or 0.0), _lm_eval_settings(document, task)
     filters = [str(name or "none") for name in samples["filter"]]
     runs = []
     for name, rows in samples.groupby(pd.Series(filters), sort=False):
@@ -137,7 +142,7 @@ def _number(value: object) -> float:
     return float(value) if isinstance(value, int | float) else math.nan
 
 
-def _settings(document: Mapping[str, Any], task: str) -> dict[str, str]:
+def _lm_eval_settings(document: Mapping[str, Any], task: str) -> dict[str, str]:
     config = dict(document.get("config", {}))
     arguments = config.pop("model_args", None) or {}
     arguments = pairs(arguments) if isinstance(arguments, str) else dict(arguments)
@@ -151,3 +156,50 @@ def _settings(document: Mapping[str, Any], task: str) -> dict[str, str]:
     rest = {name: value for name, value in config.items() if name not in _NOT_SETTINGS.split()}
     about = {"model": public_name(str(model)), "backend": kind, "num_fewshot": shots, **chat, **prompt}
     return flat({**about, **rest, "model_args": arguments})
+
+
+_NOT_SCORES: Final = ("runtime", "samples", "samples_per_second", "steps_per_second", "model_preparation_time")
+
+
+def read_trainer(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun]:
+    """Return the one run of an output folder, with predictions if they are written there; none for a checkpoint's.
+
+    The Trainer writes its arguments as a pickle, which is never opened. The model card (``README.md``) lists them, seed
+    included.
+    """
+    folder = path.parent
+    if folder.name.startswith("checkpoint-"):
+        return []
+    state = read_json(path)
+    results = [folder / name for name in ("eval_results.json", "all_results.json") if (folder / name).is_file()]
+    logged = [entry for entry in state.get("log_history", ()) if any(name.startswith("eval_") for name in entry)]
+    evaluation: Mapping[str, Any] = read_json(results[0]) if results else logged[-1] if logged else {}
+    numbers = {name: value for name, value in evaluation.items() if isinstance(value, int | float)}
+    named = {name.removeprefix("eval_"): float(value) for name, value in numbers.items() if name.startswith("eval_")}
+    scores = {name: named[name] for name in sorted(named, key=lambda name: name == "loss") if name not in _NOT_SCORES}
+    if not scores:
+        raise L3DError(f"{folder.name}/{path.name}: has no evaluation. Evaluate the run: trainer.evaluate().")
+    settings = _trainer_settings(folder, state)
+    run = RecordedRun(source=folder.name, task=folder.parent.name, kind="", settings=settings, scores=scores)
+    predictions = folder / "predictions.csv"
+    if not predictions.is_file():
+        return [run]
+    runs = csv_file.read(predictions, columns, metric)
+    if len(runs) > 1:
+        raise L3DError(f"{folder.name}/{predictions.name}: holds {len(runs)} runs, and the folder is of one.")
+    one = runs[0]
+    return [replace(run, kind=one.kind, ids=one.ids, labels=one.labels, predictions=one.predictions)]
+
+
+def _trainer_settings(folder: Path, state: Mapping[str, Any]) -> dict[str, str]:
+    config = folder / "config.json"
+    model = read_json(config).get("_name_or_path") if config.is_file() else None
+    card = folder / "README.md"
+    text = card.read_text(encoding="utf-8") if card.is_file() else ""
+    listed = dict(re.findall(r"(?m)^- (\w+): (.+)$", text.partition("hyperparameters")[2]))
+    numbers = {name: state.get(name) for name in ("num_train_epochs", "train_batch_size", "max_steps")}
+    settings = flat({"model": model, **numbers, **listed})
+    # Without a card only the name of the folder identifies the run.
+    seed = re.search(r"(seed)[-_=]?(\d+)", folder.name, re.IGNORECASE)
+    named = {"seed": seed[2]} if seed else {"folder": folder.name}
+    return settings if "seed" in settings else {**settings, **named}
