@@ -28,7 +28,7 @@ def main() -> None:
         default_data_collator,
     )
 
-    from mlflow_l3d.approaches.models import references as models
+    from mlflow_l3d.approaches import models
 
     marks["imports"] = time.perf_counter()
     folder = models.resolve(MODEL).path_or_id

@@ -70,7 +70,7 @@ def _cells(count: int) -> tuple[str, Sequence[Any], Any]:
     """Return the folder of the model, the first cells of the default job, and its task."""
     from itertools import islice
 
-    from mlflow_l3d.approaches.models.references import resolve
+    from mlflow_l3d.approaches.models import resolve
     from mlflow_l3d.studies.investigation.request import specify
 
     request = specify({})

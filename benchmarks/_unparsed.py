@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.analysis.importance.importance import importance
+from mlflow_l3d.analysis.importance import importance
 from mlflow_l3d.metrics.known import scores_of
 
 Array = npt.NDArray[np.float64]

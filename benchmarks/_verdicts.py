@@ -22,10 +22,10 @@ from _tables import (
     text_of,
 )
 
+from mlflow_l3d.analysis.importance import importance
 from mlflow_l3d.analysis.importance.checks import all_checks
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence
 from mlflow_l3d.analysis.importance.estimators import CROSSED, LEVELS, NESTED, TableModel
-from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.importance.long_run import published_interval
 from mlflow_l3d.analysis.importance.verdicts import verdict_of
 

@@ -17,7 +17,7 @@ import numpy as np
 from _common import machine, table
 from scipy.special import ndtri
 
-from mlflow_l3d.analysis.comparison.compare import halves, swapped
+from mlflow_l3d.analysis.comparison import halves, swapped
 from mlflow_l3d.analysis.comparison.difference import contrasts, correlations, interval, p_value, spread
 from mlflow_l3d.analysis.comparison.families import joint_level, joint_p_values, over_tasks
 from mlflow_l3d.analysis.comparison.predictions import shares

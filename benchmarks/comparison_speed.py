@@ -71,7 +71,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         import mlflow
 
-        from mlflow_l3d.analysis.comparison.compare import compare_systems
+        from mlflow_l3d.analysis.comparison import compare_systems
         from mlflow_l3d.metrics.known import named
         from mlflow_l3d.studies.comparison.parents import by_task, read_parents
         from mlflow_l3d.studies.comparison.reading import read_runs, systems_of

@@ -27,7 +27,7 @@ from _common import ENVIRONMENT, machine, table
 from referee import CANDIDATES, Ended, Simulated, keep_if_better, referee, second_look, t_test_at_every_look
 from scipy import stats
 
-from mlflow_l3d.analysis.comparison.compare import compare_systems
+from mlflow_l3d.analysis.comparison import compare_systems
 from mlflow_l3d.analysis.comparison.predictions import Predictions, systems
 from mlflow_l3d.analysis.comparison.system import System
 from mlflow_l3d.analysis.intervals import wilson_interval
@@ -36,7 +36,7 @@ from mlflow_l3d.metrics.known import named
 from mlflow_l3d.pytest_luck.case import Case, Record
 from mlflow_l3d.pytest_luck.requirement import Requirement
 from mlflow_l3d.studies.gate.numbers import look_at, measure
-from mlflow_l3d.studies.referee.numbers.judge import Rules
+from mlflow_l3d.studies.referee.numbers import Rules
 
 Array = np.ndarray[Any, Any]
 ALPHA: Final = 0.05

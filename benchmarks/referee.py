@@ -19,7 +19,7 @@ import numpy as np
 from _common import machine, table
 from scipy.special import stdtr
 
-from mlflow_l3d.studies.referee.numbers.judge import Rules
+from mlflow_l3d.studies.referee.numbers import Rules
 from mlflow_l3d.studies.referee.numbers.session import Session
 
 CANDIDATES: Final = 300

@@ -41,6 +41,7 @@ from _two_parts import collapse_lines, tail_lines
 from _unparsed import unparsed_lines
 from _verdicts import published_lines, verdict_lines
 
+from mlflow_l3d.analysis.importance import importance
 from mlflow_l3d.analysis.importance.checks.tables import CLOSURE_LEVEL, closure
 from mlflow_l3d.analysis.importance.estimate import Estimate, importance_of_logit
 from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED, TableModel
@@ -51,7 +52,6 @@ from mlflow_l3d.analysis.importance.estimators.crossed import (
     mean_squares_without_one_row,
 )
 from mlflow_l3d.analysis.importance.estimators.nested import nested_estimate, radial_estimate
-from mlflow_l3d.analysis.importance.importance import importance
 
 CLOSURE_SETTINGS: Final[tuple[Variances, ...]] = ((0.5, 0.3, 0.2), (0.2, 0.1, 0.7), (0.8, 0.1, 0.1))
 MISSING_SHARES: Final = (0.05, 0.2)

@@ -28,8 +28,8 @@ from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.metrics.classification import F1_MACRO
+from mlflow_l3d.studies.sweep.numbers import analyse_sweep
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint, without_each
-from mlflow_l3d.studies.sweep.numbers.results import analyse_sweep
 
 FACTOR = "data_order"
 NAN = math.nan

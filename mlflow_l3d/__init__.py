@@ -12,8 +12,8 @@ from mlflow_l3d.version import __version__ as __version__
 # Written by .ci/write.py from the verbs of the studies, for type checkers.
 if TYPE_CHECKING:
     from mlflow_l3d.analysis.consistency.runs import consistency as consistency
-    from mlflow_l3d.analysis.importance.importance import importance as importance
-    from mlflow_l3d.analysis.importance.importance import radial_importance as radial_importance
+    from mlflow_l3d.analysis.importance import importance as importance
+    from mlflow_l3d.analysis.importance import radial_importance as radial_importance
     from mlflow_l3d.approaches.base import Approach as Approach
     from mlflow_l3d.approaches.functions.approach import FunctionApproach as FunctionApproach
     from mlflow_l3d.approaches.functions.estimator import Estimator as Estimator
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.groups.run import GroupsEvaluation as GroupsEvaluation
     from mlflow_l3d.studies.helpers import Names as Names
     from mlflow_l3d.studies.helpers import names as names
+    from mlflow_l3d.studies.helpers import new as new
     from mlflow_l3d.studies.importing.run import FilesEvaluation as FilesEvaluation
     from mlflow_l3d.studies.investigation.results import Evaluation as Evaluation
     from mlflow_l3d.studies.investigation.results import Investigation as Investigation
@@ -56,13 +57,13 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.planning.run import plan as plan
     from mlflow_l3d.studies.referee.door import Referee as Referee
     from mlflow_l3d.studies.referee.door import referee as referee
-    from mlflow_l3d.studies.referee.numbers.judge import Judgement as Judgement
+    from mlflow_l3d.studies.referee.numbers import Judgement as Judgement
     from mlflow_l3d.studies.referee.record import RefereeSession as RefereeSession
     from mlflow_l3d.studies.referee.trials import RefereedStudy as RefereedStudy
     from mlflow_l3d.studies.search.engine import plan_search as plan_search
     from mlflow_l3d.studies.search.run import HyperparameterSearch as HyperparameterSearch
     from mlflow_l3d.studies.search.run import search as search
-    from mlflow_l3d.studies.seeds.numbers.study import seeds_study as seeds_study
+    from mlflow_l3d.studies.seeds.numbers import seeds_study as seeds_study
     from mlflow_l3d.studies.seeds.results import SeedsEvaluation as SeedsEvaluation
     from mlflow_l3d.studies.seeds.run import SeedsRun as SeedsRun
     from mlflow_l3d.studies.seeds.run import plan_replicate as plan_replicate
@@ -80,7 +81,6 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.sweep.run import plan_sweep as plan_sweep
     from mlflow_l3d.studies.sweep.run import sweep as sweep
     from mlflow_l3d.tasks.identity import make_task as make_task
-    from mlflow_l3d.testing.skeleton import new as new
 
 
 def __getattr__(name: str) -> Any:

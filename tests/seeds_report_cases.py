@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.designs.layout import PAPER_SEEDS
-from mlflow_l3d.studies.seeds.numbers.study import seeds_study
+from mlflow_l3d.studies.seeds.numbers import seeds_study
 
 TASKS = {
     "cb": ("SuperGLUE", 250, 56, 0.9, 0.4),

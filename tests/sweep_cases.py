@@ -7,8 +7,8 @@ from itertools import product
 
 import numpy as np
 
+from mlflow_l3d.analysis.importance import importance
 from mlflow_l3d.analysis.importance.estimators import CROSSED
-from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint

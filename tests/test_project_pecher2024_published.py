@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from mlflow_l3d.approaches.models.references import PRESETS
+from mlflow_l3d.approaches.models import PRESETS
 from mlflow_l3d.registry import load
 
 PROJECT = Path(__file__).resolve().parents[1] / "projects" / "pecher2024"

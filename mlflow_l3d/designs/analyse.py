@@ -59,7 +59,7 @@ def analyse(
         The metric whose spread is investigated, or its name: a column of `cells`.
     consistencies
         Factor or ``golden`` -> agreement of single predictions, from
-        :class:`mlflow_l3d.analysis.consistency.consistency.Stability`.
+        :class:`mlflow_l3d.analysis.consistency.Stability`.
     level
         Confidence level at which the intervals of all factors hold together.
 

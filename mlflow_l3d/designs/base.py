@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.consistency.consistency import Comparable, Grouping
+from mlflow_l3d.analysis.consistency import Comparable, Grouping
 from mlflow_l3d.analysis.importance.checks import TABLE_CHECKS
 from mlflow_l3d.analysis.importance.checks.evidence import FactorCheck
 from mlflow_l3d.analysis.importance.estimate import Estimate

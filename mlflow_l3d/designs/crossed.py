@@ -14,11 +14,11 @@ from typing import ClassVar, Final
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.analysis.importance import importance, importance_path
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.estimators import CROSSED, TableModel
 from mlflow_l3d.analysis.importance.estimators.crossed import with_first_order
 from mlflow_l3d.analysis.importance.estimators.missing_cells import Missing, with_reml
-from mlflow_l3d.analysis.importance.importance import importance, importance_path
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import Tables, golden_scores, score_table, usable
 from mlflow_l3d.analysis.intervals import LEVEL
@@ -103,7 +103,7 @@ class TableDesign(Design):
     def importances(
         cls, scores: Tables, *, chance: float | None = None, missing: Missing = "anova", level: float = LEVEL
     ) -> dict[str, Importance]:
-        """Return the record of every factor; see :func:`mlflow_l3d.analysis.importance.importance.importance`."""
+        """Return the record of every factor; see :func:`mlflow_l3d.analysis.importance.importance`."""
         golden = cls.golden_scores(scores)
         records = {}
         for name, table in scores.tables.items():

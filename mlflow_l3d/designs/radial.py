@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.analysis.importance import radial_importance
 from mlflow_l3d.analysis.importance.checks import PAIR_CHECKS
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.estimators import RADIAL
 from mlflow_l3d.analysis.importance.estimators.missing_cells import Missing
 from mlflow_l3d.analysis.importance.estimators.nested import radial_estimate
-from mlflow_l3d.analysis.importance.importance import radial_importance
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import Tables, placed_scores, usable
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray

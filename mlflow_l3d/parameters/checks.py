@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach, defect
-from mlflow_l3d.approaches.cured.approach import Cured
+from mlflow_l3d.approaches.cured import Cured
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.errors import ParameterError, imported, renamed, unknown_name
 from mlflow_l3d.metrics.base import Metric

@@ -11,7 +11,7 @@ from typing import Any
 from mlflow_l3d import registry
 from mlflow_l3d.analysis.cure.remedy import Remedy
 from mlflow_l3d.approaches.base import Approach
-from mlflow_l3d.approaches.cured.approach import Cured
+from mlflow_l3d.approaches.cured import Cured
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.checks import check_approach
 from mlflow_l3d.parameters.values import as_text, check_names, file_text, json_of

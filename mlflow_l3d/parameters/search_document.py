@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, Self
 import numpy as np
 
 from mlflow_l3d.approaches.base import Approach
-from mlflow_l3d.approaches.cured.approach import Cured
+from mlflow_l3d.approaches.cured import Cured
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.cells.cell import Cell, content_key
 from mlflow_l3d.cells.factors import TASK_FACTORS
@@ -108,7 +108,7 @@ class FoundSearch:
 
 
 Searches = Callable[[str, Subject], FoundSearch]
-"""Finds a search by ``latest`` or a run id, see :func:`mlflow_l3d.tracking.earlier.past.find_search`."""
+"""Finds a search by ``latest`` or a run id, see :func:`mlflow_l3d.tracking.earlier.find_search`."""
 
 
 def search_document(

@@ -152,10 +152,10 @@ FIXED: Final[Mapping[str, Mapping[str, str]]] = {
         "RefereedStudy": "mlflow_l3d.studies.referee.trials",
     },
     "Statistics, without MLflow": {
-        "importance": "mlflow_l3d.analysis.importance.importance",
-        "radial_importance": "mlflow_l3d.analysis.importance.importance",
+        "importance": "mlflow_l3d.analysis.importance",
+        "radial_importance": "mlflow_l3d.analysis.importance",
         "consistency": "mlflow_l3d.analysis.consistency.runs",
-        "seeds_study": "mlflow_l3d.studies.seeds.numbers.study",
+        "seeds_study": "mlflow_l3d.studies.seeds.numbers",
     },
     "Errors": {"L3DError": "mlflow_l3d.errors", "ParameterError": "mlflow_l3d.errors"},
 }

@@ -24,7 +24,7 @@ from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.shown import shows_progress
 from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tracking.connection import Client, connect, error_line, own_settings
-from mlflow_l3d.tracking.earlier.past import find_search
+from mlflow_l3d.tracking.earlier import find_search
 from mlflow_l3d.tracking.pages import runs_page, told
 from mlflow_l3d.tracking.parent import end_early
 from mlflow_l3d.tracking.recorder import RunRecorder

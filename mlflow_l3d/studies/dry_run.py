@@ -26,7 +26,7 @@ from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.children import finished_cells
 from mlflow_l3d.tracking.connection import Client, Run
-from mlflow_l3d.tracking.earlier.past import similar_cells
+from mlflow_l3d.tracking.earlier import similar_cells
 from mlflow_l3d.tracking.opening import spooled_cells
 
 P = TypeVar("P", bound=OnOneScreen)

@@ -1,7 +1,8 @@
-"""The verbs that help with studies and are none: `names`, `new` and `view`."""
+"""The verbs that help with studies and are none, `names`, `new` and `view`; and what the first two do."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from textwrap import fill
 from typing import Annotated, Final, TypedDict
 
 from mlflow_l3d import registry
+from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.parameters.declaration import Of, Parameters, declared
 from mlflow_l3d.parameters.shared import PARENT
 from mlflow_l3d.parameters.verbs import Verb
@@ -22,8 +24,6 @@ class _New(TypedDict):
 
 PORT: Final = 5070
 """Port of the address of reports, unless told otherwise: browsers refuse 5060 and 5061, which must not follow."""
-NEW_WORDS: Final[Parameters] = declared(_New)
-"""The words that follow `new`."""
 
 NAMES_VERB = Verb(
     "names",
@@ -40,11 +40,11 @@ NAMES_VERB = Verb(
 NEW_VERB = Verb(
     "new",
     {},
-    "mlflow_l3d.testing.skeleton:new",
+    "mlflow_l3d.studies.helpers:new",
     "write a package with an approach of your own, which passes the conformance suite",
     is_study=False,
     in_project=False,
-    words=NEW_WORDS,
+    words=declared(_New),
     examples=("new approach mine",),
     order=140,
 )
@@ -142,3 +142,77 @@ def names() -> Names:
     of_user = ("what {...} of it names",)  # such an approach is built from what the user types
     factors = {name: of_user if getattr(each, "parameters", ()) else each().factors for name, each in made.items()}
     return Names({"approach": approaches, **found, "metric": tuple(registered())}, factors)
+
+
+_FILES: Final = ("pyproject.toml", "l3d_mine.py", "test_l3d_mine.py")
+"""Files of the package; the folder ``templates`` has the text of each, with the ending .txt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skeleton:
+    """The package that was written.
+
+    Attributes
+    ----------
+    folder
+        Its folder.
+    files
+        Names of the files in it.
+    """
+
+    folder: Path
+    files: tuple[str, ...]
+
+    def summary(self) -> str:
+        """Return the names of the files and the commands that try the package."""
+        steps = f"Try it: pip install -e {self.folder} && pytest {self.folder}"
+        return f"{self.folder}: {', '.join(self.files)}. {steps}"
+
+
+def new(kind: str, name: str, *, folder: Path | None = None) -> Skeleton:
+    """Write a package with an approach, which passes the conformance suite as it is.
+
+    Parameters
+    ----------
+    kind
+        ``approach``.
+    name
+        Name of the approach: small letters, digits and underscores.
+    folder
+        Folder in which the package's folder ``l3d-NAME`` is made; the current one if None.
+
+    Returns
+    -------
+    Skeleton
+        Folder and files of the package.
+
+    Raises
+    ------
+    ParameterError
+        If the kind is another, or the name is invalid or taken.
+    L3DError
+        If the folder exists already.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> package = mlflow_l3d.new("approach", "mine")
+    >>> package.files
+    ('pyproject.toml', 'l3d_mine.py', 'test_l3d_mine.py')
+    """
+    if kind != "approach":
+        raise unknown_name("kind", kind, ["approach"])
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise ParameterError("name", name, "must be small letters, digits and underscores, a letter first")
+    if name in registry.names("approach"):
+        raise ParameterError("name", name, "is the name of an approach that is installed", "Choose another one.")
+    root = (folder or Path()) / f"l3d-{name}"
+    if root.exists():
+        raise L3DError(f"the folder {root} is there already; nothing was written.")
+    root.mkdir(parents=True)
+    camel = "".join(part.capitalize() for part in name.split("_"))
+    files = [file.replace("mine", name) for file in _FILES]
+    for file, template in zip(files, _FILES, strict=True):
+        text = (Path(__file__).parent / "templates" / f"{template}.txt").read_text(encoding="utf-8")
+        (root / file).write_text(text.replace("mine", name).replace("Mine", camel), encoding="utf-8")
+    return Skeleton(root, tuple(files))

@@ -11,7 +11,7 @@ from join import named
 from published import CLASSES, FACTORS, SYSTEMS
 
 from mlflow_l3d.errors import unknown_name
-from mlflow_l3d.studies.sweep.numbers.results import OF_CHOICE
+from mlflow_l3d.studies.sweep.numbers import OF_CHOICE
 
 OURS: Final = "ours"
 PUBLISHED: Final = "published"

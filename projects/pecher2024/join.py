@@ -18,7 +18,7 @@ from audit import signs
 from published import PLACE, SYSTEMS, importance
 
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.studies.sweep.numbers.results import OF_CHOICE
+from mlflow_l3d.studies.sweep.numbers import OF_CHOICE
 
 VERDICTS: Final = ("confirmed", "reversed", "undecided")
 MISSING: Final = "no run of ours"
@@ -45,7 +45,7 @@ def joined(
     Parameters
     ----------
     frame
-        Table of a sweep (:func:`mlflow_l3d.studies.sweep.numbers.results.long_table`), or of several below each other.
+        Table of a sweep (:func:`mlflow_l3d.studies.sweep.numbers.long_table`), or of several below each other.
     approach, model
         Values of all points, if the table has no column ``choice.approach`` or ``approach``, ``choice.model`` or
         ``model``.

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from analysis_oracle import VoteCounter
 
-from mlflow_l3d.analysis.importance.importance import importance
+from mlflow_l3d.analysis.importance import importance
 from mlflow_l3d.designs import Planned
 from mlflow_l3d.designs.analyse import analyse
 from mlflow_l3d.errors import ParameterError

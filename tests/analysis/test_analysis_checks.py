@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from checks_cases import checks_of
 
+from mlflow_l3d.analysis.importance import importance
 from mlflow_l3d.analysis.importance.checks import (
     BASELINE_CHECKS,
     PAIR_CHECKS,
@@ -23,7 +24,6 @@ from mlflow_l3d.analysis.importance.checks import (
 from mlflow_l3d.analysis.importance.checks.evidence import Answers, Evidence, PlanFacts
 from mlflow_l3d.analysis.importance.checks.tables import disagreement
 from mlflow_l3d.analysis.importance.estimators import CROSSED, LEVELS, NESTED
-from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.importance.verdicts import Advice, verdict_of
 from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.metrics.known import named

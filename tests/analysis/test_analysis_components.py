@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from mlflow_l3d.analysis.importance import importance
 from mlflow_l3d.analysis.importance.checks import all_checks
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence
 from mlflow_l3d.analysis.importance.estimators.crossed import (
@@ -16,7 +17,6 @@ from mlflow_l3d.analysis.importance.estimators.crossed import (
     effects,
     mean_squares_without_one_row,
 )
-from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.importance.tables import usable
 from mlflow_l3d.analysis.intervals import combined_error
 

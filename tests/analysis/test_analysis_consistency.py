@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from statsmodels.stats.inter_rater import aggregate_raters
 from statsmodels.stats.inter_rater import fleiss_kappa as kappa_of_statsmodels
 
-from mlflow_l3d.analysis.consistency.consistency import Comparable
+from mlflow_l3d.analysis.consistency import Comparable
 from mlflow_l3d.analysis.consistency.groups import Group
 from mlflow_l3d.analysis.consistency.results import population_std
 from mlflow_l3d.errors import ParameterError

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from mlflow_l3d.analysis.importance import importance
 from mlflow_l3d.analysis.importance.checks.runs import at_random
-from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.designs import Planned, design_named
 from mlflow_l3d.designs.analyse import analyse
 

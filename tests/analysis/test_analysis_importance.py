@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
-from mlflow_l3d.analysis.importance.importance import PATH_COLUMNS, importance, importance_path
+from mlflow_l3d.analysis.importance import PATH_COLUMNS, importance, importance_path
 
 NUMBERS = PATH_COLUMNS[1:]
 

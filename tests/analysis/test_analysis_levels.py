@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from mlflow_l3d.analysis.importance import importance
 from mlflow_l3d.analysis.importance.checks import all_checks
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence, PlanFacts
 from mlflow_l3d.analysis.importance.estimate import importance_of_variances
 from mlflow_l3d.analysis.importance.estimators import LEVELS
 from mlflow_l3d.analysis.importance.estimators.levels import levels_components, levels_estimate, levels_without_each
-from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.importance.verdicts import verdict_of
 

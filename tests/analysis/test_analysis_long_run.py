@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from checks_cases import checks_of
 
+from mlflow_l3d.analysis.importance import importance, radial_importance
 from mlflow_l3d.analysis.importance.estimators import CROSSED, LEVELS, NESTED
-from mlflow_l3d.analysis.importance.importance import importance, radial_importance
 from mlflow_l3d.analysis.importance.verdicts import joint_level, verdict_of
 
 MITIGATED = 0.72

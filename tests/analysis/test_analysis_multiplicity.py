@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
+from mlflow_l3d.analysis.importance import importance, radial_importance
 from mlflow_l3d.analysis.importance.estimators import NESTED
 from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
-from mlflow_l3d.analysis.importance.importance import importance, radial_importance
 from mlflow_l3d.analysis.importance.multiplicity import holm, paired_difference, rank_factors
 from mlflow_l3d.designs import design_named
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from mlflow_l3d.analysis.importance import importance, importance_path
 from mlflow_l3d.analysis.importance.estimate import smallest_tail
 from mlflow_l3d.analysis.importance.estimators import NESTED
 from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
@@ -18,7 +19,6 @@ from mlflow_l3d.analysis.importance.estimators.nested import (
     nested_limits,
     nested_variances_without_each,
 )
-from mlflow_l3d.analysis.importance.importance import importance, importance_path
 from mlflow_l3d.designs import design_named
 
 TRUTHS = [(0.5, 0.5), (0.9, 0.1), (0.1, 0.9), (0.0, 1.0)]

@@ -12,8 +12,8 @@ from analysis_oracle import regression_consistency
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mlflow_l3d.analysis.consistency import Stability
 from mlflow_l3d.analysis.consistency.comparisons import NumberComparison, pair_correlations
-from mlflow_l3d.analysis.consistency.consistency import Stability
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import ParameterError
 

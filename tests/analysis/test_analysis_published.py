@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from mlflow_l3d.analysis.importance.importance import importance
+from mlflow_l3d.analysis.importance import importance
 
 FOLDER = os.environ.get("L3D_TEST_REFERENCE")
 pytestmark = pytest.mark.skipif(FOLDER is None, reason="L3D_TEST_REFERENCE names no folder of published tables")

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from checks_cases import checks_of
 
+from mlflow_l3d.analysis.importance import radial_importance
 from mlflow_l3d.analysis.importance.estimators.nested import (
     nested_components,
     radial_estimate,
     radial_variances_without_each,
 )
-from mlflow_l3d.analysis.importance.importance import radial_importance
 
 FACTORS = ("data_order", "label_selection", "data_split")
 

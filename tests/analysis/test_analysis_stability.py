@@ -12,7 +12,7 @@ from analysis_oracle import example_votes_of_frame
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlflow_l3d.analysis.consistency.consistency import Stability
+from mlflow_l3d.analysis.consistency import Stability
 from mlflow_l3d.analysis.consistency.results import Consistency, prediction_importance
 from mlflow_l3d.analysis.intervals import ratio_interval
 from mlflow_l3d.designs import design_named

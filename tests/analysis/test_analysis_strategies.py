@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlflow_l3d.analysis.importance.importance import importance
+from mlflow_l3d.analysis.importance import importance
 from mlflow_l3d.analysis.importance.verdicts import (
     baseline_important,
     baseline_strategy,

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from mlflow_l3d.analysis.importance import importance
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence
 from mlflow_l3d.analysis.importance.checks.runs import golden_tails, row_tails
-from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.importance.shape import tails
 from mlflow_l3d.analysis.importance.tables import std_interval
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, f
 
+from mlflow_l3d.analysis.importance import importance
 from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED, crossed, nested
 from mlflow_l3d.analysis.importance.estimators.missing_cells import unbalanced_components, variances_without_each
-from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.importance.tables import with_scores
 from mlflow_l3d.analysis.importance.variances import MeanSquares
 

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from checks_cases import checks_of
 
+from mlflow_l3d.analysis.importance import importance, importance_path, radial_importance
 from mlflow_l3d.analysis.importance.estimators.missing_cells import reml_components
-from mlflow_l3d.analysis.importance.importance import importance, importance_path, radial_importance
 from mlflow_l3d.designs import Planned, design_named, plannable_designs
 from mlflow_l3d.designs.analyse import analyse
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mlflow_l3d.analysis.importance import importance, radial_importance
 from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
 from mlflow_l3d.analysis.importance.estimators.nested import nested_estimate, radial_estimate
-from mlflow_l3d.analysis.importance.importance import importance, radial_importance
 from mlflow_l3d.analysis.planning.runs_needed import optimal_columns
 from mlflow_l3d.analysis.planning.stopping import EpsilonRule
 from mlflow_l3d.designs import design_named

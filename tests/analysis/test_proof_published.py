@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlflow_l3d.analysis.importance.importance import importance
+from mlflow_l3d.analysis.importance import importance
 
 FOLDER = os.environ.get("L3D_TEST_REFERENCE")
 published = pytest.mark.skipif(FOLDER is None, reason="L3D_TEST_REFERENCE names no folder of published tables")

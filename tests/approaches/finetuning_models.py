@@ -11,9 +11,9 @@ from finetuning_helpers import THINGS, WORDS, handmade_task
 from icl_tiny_models import byte_tokenizer, llama, save
 from transformers import AutoTokenizer, BertConfig, BertModel, BertTokenizer, GPT2Config, GPT2Model
 
+from mlflow_l3d.approaches import models
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning import Finetuning
-from mlflow_l3d.approaches.models import references as models
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import SplitSettings
 

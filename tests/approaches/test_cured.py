@@ -11,7 +11,7 @@ import mlflow_l3d
 from mlflow_l3d.analysis.cure.ensembles import combine
 from mlflow_l3d.analysis.cure.remedy import Remedy
 from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.cured.approach import Cured
+from mlflow_l3d.approaches.cured import Cured
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.icl.approach import InContextLearning

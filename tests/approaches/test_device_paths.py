@@ -19,9 +19,9 @@ from mlflow_l3d.approaches.finetuning import head as heads
 from mlflow_l3d.approaches.finetuning.head import Head
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.finetuning.training import Progress
+from mlflow_l3d.approaches.models import resolve
 from mlflow_l3d.approaches.models.features import pooled
 from mlflow_l3d.approaches.models.pretrained import load_encoder
-from mlflow_l3d.approaches.models.references import resolve
 from mlflow_l3d.approaches.models.tokens import tokenise
 from mlflow_l3d.approaches.stack import initial_head
 from mlflow_l3d.tasks.settings import Split

@@ -9,9 +9,9 @@ import pytest
 import torch
 from finetuning_helpers import handmade_task
 
+from mlflow_l3d.approaches import models
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.models import features, pretrained
-from mlflow_l3d.approaches.models import references as models
 from mlflow_l3d.approaches.models.tokens import tokenise
 from mlflow_l3d.approaches.progress import heard_by
 from mlflow_l3d.errors import ParameterError

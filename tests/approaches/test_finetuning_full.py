@@ -4,9 +4,9 @@ import torch
 from finetuning_helpers import cell, content, handmade_task, run
 from finetuning_models import session_of, tiny_bert
 
+from mlflow_l3d.approaches import models
 from mlflow_l3d.approaches.finetuning import Finetuning, full, training
 from mlflow_l3d.approaches.models import pretrained
-from mlflow_l3d.approaches.models import references as models
 from mlflow_l3d.errors import ParameterError
 
 pytestmark = pytest.mark.slow

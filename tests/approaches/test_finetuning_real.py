@@ -15,8 +15,7 @@ from finetuning_helpers import cell, content, run
 from finetuning_models import session_of
 
 from mlflow_l3d.approaches.finetuning import Finetuning
-from mlflow_l3d.approaches.models import gguf
-from mlflow_l3d.approaches.models.references import find_gguf
+from mlflow_l3d.approaches.models import find_gguf, gguf
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.tasks.base import Task

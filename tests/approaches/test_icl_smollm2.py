@@ -20,7 +20,7 @@ from mlflow_l3d.approaches.icl.encoding import answers_ids, decode, prompts_ids,
 from mlflow_l3d.approaches.icl.engine.packed import runs_packed
 from mlflow_l3d.approaches.icl.local_session import LocalSession
 from mlflow_l3d.approaches.icl.models import LoadedModel, load_model
-from mlflow_l3d.approaches.models.references import find_gguf
+from mlflow_l3d.approaches.models import find_gguf
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.tasks.base import Task

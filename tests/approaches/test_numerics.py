@@ -11,8 +11,8 @@ from mlflow_l3d.approaches.base import resolve_hyperparameters  # noqa: E402
 from mlflow_l3d.approaches.finetuning import Finetuning  # noqa: E402
 from mlflow_l3d.approaches.finetuning.loading import compute_dtype  # noqa: E402
 from mlflow_l3d.approaches.finetuning.recipe import Recipe  # noqa: E402
+from mlflow_l3d.approaches.models import ModelReference  # noqa: E402
 from mlflow_l3d.approaches.models.features import Encoding, features_key  # noqa: E402
-from mlflow_l3d.approaches.models.references import ModelReference  # noqa: E402
 from mlflow_l3d.approaches.numerics import equal_cards, reproducible, torch_numerics  # noqa: E402
 from mlflow_l3d.errors import ParameterError  # noqa: E402
 from mlflow_l3d.execution.environment import default_workers, places  # noqa: E402

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from run_helpers import sqlite_place
 
+from mlflow_l3d.analysis.importance import importance
 from mlflow_l3d.analysis.importance.estimators import LEVELS
 from mlflow_l3d.analysis.importance.estimators.levels import levels_estimate
-from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.importance.verdicts import Verdict, verdict_of
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.designs.analyse import advise

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from mlflow_l3d.analysis.importance import importance
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence, PlanFacts
 from mlflow_l3d.analysis.importance.checks.runs import repeated_cells
-from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.approaches.base import defect
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.cells.factors import REPLICATE

@@ -10,13 +10,13 @@ import pytest
 from refusals import refusal
 from specification_helpers import FakeApproach
 
+from mlflow_l3d.approaches import models
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.finetuning.approach import Finetuning
 from mlflow_l3d.approaches.hooks import PublishedStudy
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.approaches.icl.approach import InContextLearning
-from mlflow_l3d.approaches.meta_learning.approach import MetaLearning
-from mlflow_l3d.approaches.models import references as models
+from mlflow_l3d.approaches.meta_learning import MetaLearning
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.setup import read_parameters
 from mlflow_l3d.parameters.sources import as_published

@@ -19,7 +19,7 @@ from mlflow_l3d.approaches.base import Approach, resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning.approach import Finetuning
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.approaches.icl.approach import InContextLearning
-from mlflow_l3d.approaches.meta_learning.approach import MetaLearning
+from mlflow_l3d.approaches.meta_learning import MetaLearning
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.search_document import FoundSearch, Searches, Subject, search_document, splits_of

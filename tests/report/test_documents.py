@@ -23,7 +23,7 @@ from simulated_analyses import simulated, with_interim_analyses
 from sweep_cases import drawn_sweep
 
 from mlflow_l3d import report
-from mlflow_l3d.analysis.comparison.compare import compare_systems
+from mlflow_l3d.analysis.comparison import compare_systems
 from mlflow_l3d.analysis.comparison.system import System
 from mlflow_l3d.analysis.importance.results import Check
 from mlflow_l3d.analysis.results import Analysis
@@ -43,9 +43,9 @@ from mlflow_l3d.studies.search.trials import FinishedTrial, trials_table
 from mlflow_l3d.studies.seeds.numbers.over_tasks import over_tasks
 from mlflow_l3d.studies.seeds.report import seeds_document
 from mlflow_l3d.studies.seeds.report.over_tasks import over_tasks_document
+from mlflow_l3d.studies.sweep.numbers import analyse_sweep
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
-from mlflow_l3d.studies.sweep.numbers.results import analyse_sweep
-from mlflow_l3d.studies.sweep.report.page import sweep_document
+from mlflow_l3d.studies.sweep.report import sweep_document
 
 pytestmark = pytest.mark.slow
 

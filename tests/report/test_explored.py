@@ -23,9 +23,9 @@ from mlflow_l3d.studies.investigation.report import details
 from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.investigation.report.runs import MOST_CELLS, Runs, read_predicted, rows_shown
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
+from mlflow_l3d.studies.sweep.numbers import analyse_sweep
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
-from mlflow_l3d.studies.sweep.numbers.results import analyse_sweep
-from mlflow_l3d.studies.sweep.report.page import sweep_document
+from mlflow_l3d.studies.sweep.report import sweep_document
 from mlflow_l3d.tasks.identity import make_task
 
 SOURCE = Source(task="reviews.csv", run_id="r", version="0.2.0", root_seed="0", classes=("NEG", "POS"))

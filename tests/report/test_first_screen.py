@@ -12,10 +12,10 @@ import pytest
 from pages import Page
 from scipy import stats
 
-from mlflow_l3d.analysis.consistency.consistency import Consistency
+from mlflow_l3d.analysis.consistency import Consistency
 from mlflow_l3d.analysis.consistency.examples import example_votes
 from mlflow_l3d.analysis.cure.remedy import Foreseen, Prediction, Range, Remedy
-from mlflow_l3d.analysis.importance.importance import radial_importance
+from mlflow_l3d.analysis.importance import radial_importance
 from mlflow_l3d.analysis.importance.results import Check
 from mlflow_l3d.analysis.importance.shape import Collapse, single_run_limit
 from mlflow_l3d.analysis.importance.verdicts import Advice, verdict_of

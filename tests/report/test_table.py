@@ -75,5 +75,5 @@ def test_pictures_stand_on_a_page_alone_and_columns_for_the_paper_wait_there():
 
 @pytest.mark.slow
 def test_templates_are_loaded_with_the_first_page():
-    code = "import sys, mlflow_l3d.studies.sweep.report.page; assert 'jinja2' not in sys.modules"
+    code = "import sys, mlflow_l3d.studies.sweep.report; assert 'jinja2' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

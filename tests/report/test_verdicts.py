@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from mlflow_l3d.analysis.importance import importance
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence
 from mlflow_l3d.analysis.importance.checks.runs import repeated_cells
 from mlflow_l3d.analysis.importance.estimate import total_index_of
-from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import Planned, design_named
 from mlflow_l3d.designs.analyse import analyse

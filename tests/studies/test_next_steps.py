@@ -11,8 +11,8 @@ import pytest
 from sweep_cases import drawn_point
 
 from mlflow_l3d import cli
+from mlflow_l3d.analysis.importance import importance
 from mlflow_l3d.analysis.importance.estimators import CROSSED, LEVELS, NESTED
-from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.parameters.verbs import verbs
@@ -21,7 +21,7 @@ from mlflow_l3d.studies.investigation.report.runs import scores_table
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.report.words import answers, steps
 from mlflow_l3d.studies.investigation.request import specify
-from mlflow_l3d.studies.sweep.numbers.results import analyse_sweep
+from mlflow_l3d.studies.sweep.numbers import analyse_sweep
 from mlflow_l3d.studies.sweep.report.shown import ShownSweep
 from mlflow_l3d.studies.sweep.report.words import steps as sweep_steps
 from mlflow_l3d.studies.sweep.request import specify_sweep

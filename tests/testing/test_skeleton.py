@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.testing.skeleton import new
+from mlflow_l3d.studies.helpers import new
 
 
 def test_the_package_passes_the_conformance_suite_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

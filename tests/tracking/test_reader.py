@@ -15,8 +15,7 @@ from mlflow.store.entities import PagedList
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.earlier import reader
-from mlflow_l3d.tracking.earlier.past import own_parameter
+from mlflow_l3d.tracking.earlier import own_parameter, reader
 from mlflow_l3d.tracking.earlier.reader import cells_of_runs, fetch_document, parent_run, read_predictions
 
 

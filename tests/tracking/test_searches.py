@@ -20,7 +20,7 @@ from mlflow_l3d.studies.investigation.request import InvestigationRequest, speci
 from mlflow_l3d.studies.investigation.results import Investigation
 from mlflow_l3d.studies.planning.run import plan as plan
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.earlier.past import find_search
+from mlflow_l3d.tracking.earlier import find_search
 
 pytestmark = pytest.mark.slow
 

@@ -93,7 +93,7 @@ def choose(name: str, labels: Any, predictions: Any, usual: str = "") -> str | N
     Returns
     -------
     str or None
-        None for class numbers, which :class:`mlflow_l3d.analysis.consistency.consistency.Stability` counts; else what
+        None for class numbers, which :class:`mlflow_l3d.analysis.consistency.Stability` counts; else what
         :func:`scoring_of` takes.
 
     Raises

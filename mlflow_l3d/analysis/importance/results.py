@@ -99,7 +99,7 @@ class Importance:
         How many cells of the table, and golden runs, have no score.
     design
         Name of the design. In the ``radial`` design the table has two columns, base and swap, and the golden
-        runs are all base and swap runs; see :func:`mlflow_l3d.analysis.importance.importance.radial_importance`. A
+        runs are all base and swap runs; see :func:`mlflow_l3d.analysis.importance.radial_importance`. A
         baseline strategy (``random``, ``fixed``) has one row and no importance.
     level
         Confidence level of the intervals, which may be above 95 % so that those of all factors hold together.

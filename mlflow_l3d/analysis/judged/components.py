@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, IntArray, t_quantile, unseen_share
+from mlflow_l3d.analysis.judged import Components
 from mlflow_l3d.analysis.judged.moments import (
     FEWEST_LEVELS,
     FEWEST_ROWS,
@@ -22,7 +23,6 @@ from mlflow_l3d.analysis.judged.moments import (
     nested_effects,
     pair_counts,
 )
-from mlflow_l3d.analysis.judged.results import Components
 from mlflow_l3d.analysis.judged.table import level_codes, mean_interval, scale_notes, usable_judgements
 from mlflow_l3d.errors import ParameterError
 

@@ -14,7 +14,7 @@ from mlflow_l3d.analysis.comparison.difference import POWERS, interval, p_value,
 from mlflow_l3d.analysis.comparison.predictions import least_error
 from mlflow_l3d.analysis.importance.multiplicity import holm
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, t_quantile
-from mlflow_l3d.analysis.judged.results import JudgedDifference
+from mlflow_l3d.analysis.judged import JudgedDifference
 from mlflow_l3d.analysis.judged.table import Sides, pair_sides
 from mlflow_l3d.errors import ParameterError
 

@@ -131,7 +131,7 @@ class Sides(NamedTuple):
     cells
         Of either side: prompts (combinations of factors).
     fields
-        Those of :class:`mlflow_l3d.analysis.judged.results.JudgedDifference` that are known without an interval.
+        Those of :class:`mlflow_l3d.analysis.judged.JudgedDifference` that are known without an interval.
     """
 
     rows: pd.DataFrame

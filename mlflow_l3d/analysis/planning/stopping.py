@@ -10,8 +10,8 @@ from typing import Final, Literal
 import numpy.typing as npt
 import pandas as pd
 
+from mlflow_l3d.analysis.importance import importance_path
 from mlflow_l3d.analysis.importance.estimate import Estimate
-from mlflow_l3d.analysis.importance.importance import importance_path
 from mlflow_l3d.analysis.importance.tables import usable
 
 FIRST_ANALYSIS: Final = 20

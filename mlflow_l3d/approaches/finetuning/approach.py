@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from mlflow_l3d.analysis.cure.remedy import Remedy
+from mlflow_l3d.approaches import models
 from mlflow_l3d.approaches.base import Approach, Session
 from mlflow_l3d.approaches.finetuning import recipe as recipes
 from mlflow_l3d.approaches.hooks import PublishedStudy, changing
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Searched, SearchRange, Value, completed
-from mlflow_l3d.approaches.models import references as models
 from mlflow_l3d.approaches.models.pretrained import need_bitsandbytes, need_peft
 from mlflow_l3d.approaches.numerics import dropout_numerics, minor_version, torch_numerics
 from mlflow_l3d.cells.factors import TASK_FACTORS
@@ -254,7 +254,7 @@ class Finetuning(Approach):
         return versions
 
     def model_revision(self, model: str) -> str:
-        """Return the commit, or the hash of the files; see :func:`mlflow_l3d.approaches.models.references.resolve`."""
+        """Return the commit, or the hash of the files; see :func:`mlflow_l3d.approaches.models.resolve`."""
         from mlflow_l3d.approaches.models.gguf import revision
 
         return revision(model)

@@ -17,9 +17,8 @@ from mlflow_l3d.approaches.finetuning.lora import Keys
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.finetuning.session import outputs
 from mlflow_l3d.approaches.hyperparameters import AUTO
-from mlflow_l3d.approaches.models import pretrained
+from mlflow_l3d.approaches.models import ModelReference, pretrained
 from mlflow_l3d.approaches.models.gguf import located
-from mlflow_l3d.approaches.models.references import ModelReference
 from mlflow_l3d.approaches.models.tokens import check_length
 from mlflow_l3d.approaches.numerics import computes_in_bfloat16
 from mlflow_l3d.errors import ParameterError

@@ -17,9 +17,8 @@ from mlflow_l3d.approaches.icl.formats import MOST_LISTED, check_words
 from mlflow_l3d.approaches.icl.paper import TABLES
 from mlflow_l3d.approaches.icl.recipe import CHOSEN, ENDPOINT, JUDGE
 from mlflow_l3d.approaches.icl.session import remarks_of
-from mlflow_l3d.approaches.models import gguf
+from mlflow_l3d.approaches.models import PRESETS, default_quantisation, gguf, resolve, target
 from mlflow_l3d.approaches.models.pretrained import need_bitsandbytes
-from mlflow_l3d.approaches.models.references import PRESETS, default_quantisation, resolve, target
 from mlflow_l3d.approaches.numerics import minor_version, torch_numerics
 from mlflow_l3d.approaches.shots import chosen_classes, equal_orders
 from mlflow_l3d.cells.factors import TASK_FACTORS
@@ -253,7 +252,7 @@ class InContextLearning(Approach):
         recipe = recipes.Recipe.of(hyperparameters)
         torch_numerics(device, self.name)
         if is_endpoint(model):
-            from mlflow_l3d.approaches.icl.endpoint.session import EndpointSession
+            from mlflow_l3d.approaches.icl.endpoint import EndpointSession
 
             return EndpointSession(task, recipe, model, device, cache)
         from mlflow_l3d.approaches.icl.local_session import LocalSession

@@ -17,8 +17,7 @@ import torch
 from mlflow_l3d.approaches.icl.engine import CausalEngine, Seq2SeqEngine
 from mlflow_l3d.approaches.icl.engine.base import Engine
 from mlflow_l3d.approaches.icl.recipe import Recipe
-from mlflow_l3d.approaches.models import gguf, pretrained
-from mlflow_l3d.approaches.models.references import PRESETS, default_quantisation
+from mlflow_l3d.approaches.models import PRESETS, default_quantisation, gguf, pretrained
 from mlflow_l3d.approaches.numerics import computes_in_bfloat16, has_bfloat16, use_products
 from mlflow_l3d.errors import ParameterError
 

@@ -20,7 +20,7 @@ from mlflow_l3d.approaches.icl.decisions import FloatArray, Written
 from mlflow_l3d.approaches.icl.formats import PromptChoices
 from mlflow_l3d.approaches.icl.prompts import Conversation, Prompt, PromptFormat, Shot
 from mlflow_l3d.approaches.icl.recipe import JUDGE, Recipe
-from mlflow_l3d.approaches.models.references import resolve
+from mlflow_l3d.approaches.models import resolve
 from mlflow_l3d.approaches.shots import check_shots, chosen_classes, nearest_shots, random_shots, shot_order
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.metrics.classification import REASONS, unparsed_reasons

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from mlflow_l3d.approaches.models import ModelReference
 from mlflow_l3d.approaches.models.pretrained import load_encoder
-from mlflow_l3d.approaches.models.references import ModelReference
 from mlflow_l3d.approaches.models.tokens import Tokens, check_length, tokenise
 from mlflow_l3d.approaches.numerics import cores, device_numerics, minor_version
 from mlflow_l3d.approaches.progress import report_progress

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from filelock import FileLock
 
+from mlflow_l3d.approaches.models import ModelReference, find_gguf, resolve
 from mlflow_l3d.approaches.models.pretrained import quiet
-from mlflow_l3d.approaches.models.references import ModelReference, find_gguf, resolve
 from mlflow_l3d.approaches.numerics import minor_version
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.paths import file_hash

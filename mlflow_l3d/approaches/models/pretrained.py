@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 from filelock import FileLock
 
 from mlflow_l3d.approaches.global_seeds import seeded
-from mlflow_l3d.approaches.models.references import ModelReference
+from mlflow_l3d.approaches.models import ModelReference
 from mlflow_l3d.errors import L3DError, ParameterError
 
 if TYPE_CHECKING:

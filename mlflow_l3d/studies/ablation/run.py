@@ -34,7 +34,7 @@ from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.children import whole_id
 from mlflow_l3d.tracking.connection import Client, connect
-from mlflow_l3d.tracking.earlier.past import latest_investigation
+from mlflow_l3d.tracking.earlier import latest_investigation
 from mlflow_l3d.tracking.earlier.reader import Recorded, known_document, read_listed
 from mlflow_l3d.tracking.pages import runs_page
 

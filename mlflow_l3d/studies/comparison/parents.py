@@ -25,7 +25,7 @@ from mlflow_l3d.studies.seeds.parameters import SEEDS
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import whole_id
 from mlflow_l3d.tracking.connection import Client, Run
-from mlflow_l3d.tracking.earlier.past import latest_investigation, own_parameter
+from mlflow_l3d.tracking.earlier import latest_investigation, own_parameter
 from mlflow_l3d.tracking.earlier.reader import fetch_document, parent_run
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 import pandas as pd
 
-from mlflow_l3d.analysis.comparison.compare import SelfCheck
+from mlflow_l3d.analysis.comparison import SelfCheck
 from mlflow_l3d.analysis.comparison.results import Comparison
 from mlflow_l3d.analysis.intervals import known, with_interval
 from mlflow_l3d.metrics.base import Metric

@@ -12,7 +12,7 @@ from typing import Any, Unpack
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.comparison.compare import SelfCheck, compare_systems, halves, swapped
+from mlflow_l3d.analysis.comparison import SelfCheck, compare_systems, halves, swapped
 from mlflow_l3d.analysis.comparison.system import System, paired
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric

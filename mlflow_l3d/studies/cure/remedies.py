@@ -15,7 +15,7 @@ from mlflow_l3d.analysis.cure.remedy import CHANGING, Prediction, Range, Remedy
 from mlflow_l3d.analysis.importance.tables import known_std, std_interval
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.analysis.judged.table import mean_interval
-from mlflow_l3d.approaches.cured.approach import Cured
+from mlflow_l3d.approaches.cured import Cured
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.errors import L3DError
@@ -31,7 +31,7 @@ from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, finished_cells, search
 from mlflow_l3d.tracking.connection import Client, Run
-from mlflow_l3d.tracking.earlier.past import own_parameter
+from mlflow_l3d.tracking.earlier import own_parameter
 from mlflow_l3d.tracking.earlier.reader import cells_of_runs, known_document, read_predictions
 
 FEWEST = 5

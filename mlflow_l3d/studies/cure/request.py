@@ -13,7 +13,7 @@ from mlflow_l3d.analysis.cure.predict import fixed, pairs, report_mean
 from mlflow_l3d.analysis.cure.remedy import MEASURED, MOST_PAIRS, Prediction, Range, Remedy, helping
 from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.results import Importance
-from mlflow_l3d.approaches.cured.approach import Cured
+from mlflow_l3d.approaches.cured import Cured
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.checks import execution
 from mlflow_l3d.parameters.cures import read_remedy
@@ -32,7 +32,7 @@ from mlflow_l3d.studies.investigation.remedies import predicted
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, search, whole_id
 from mlflow_l3d.tracking.connection import Client
-from mlflow_l3d.tracking.earlier.past import latest_investigation, own_parameter
+from mlflow_l3d.tracking.earlier import latest_investigation, own_parameter
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,12 +23,12 @@ from mlflow_l3d.studies.gate import report as gate_report
 from mlflow_l3d.studies.gate.record import Gate
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.results import Analysed
-from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
+from mlflow_l3d.studies.seeds.numbers import SeedsStudy
 from mlflow_l3d.studies.seeds.report.words import scored
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import children_of
 from mlflow_l3d.tracking.connection import Client, Run, connect, own_settings
-from mlflow_l3d.tracking.earlier.past import cells_in_other_studies
+from mlflow_l3d.tracking.earlier import cells_in_other_studies
 from mlflow_l3d.tracking.earlier.reader import parent_run
 
 

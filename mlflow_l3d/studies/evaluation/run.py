@@ -26,8 +26,8 @@ from mlflow_l3d.studies.sweep.results import SweepEvaluation, evaluate_sweep
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, runs_named, whole_id
 from mlflow_l3d.tracking.connection import Client, Run, connect
+from mlflow_l3d.tracking.earlier import deleted_cells, latest_investigation
 from mlflow_l3d.tracking.earlier.evaluations import is_evaluation
-from mlflow_l3d.tracking.earlier.past import deleted_cells, latest_investigation
 from mlflow_l3d.tracking.earlier.reader import Recorded, parent_run, read_investigation
 
 _OPERATOR: Final = re.compile(r"[=<>]|\si?like\s|\sin\s*\(|\sis\s+(not\s+)?null", re.IGNORECASE)

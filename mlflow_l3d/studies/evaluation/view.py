@@ -29,7 +29,7 @@ from mlflow_l3d.studies.shown import framed, in_notebook
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import search, whole_id
 from mlflow_l3d.tracking.connection import Client, Run, connect
-from mlflow_l3d.tracking.earlier.past import latest_investigation
+from mlflow_l3d.tracking.earlier import latest_investigation
 from mlflow_l3d.tracking.earlier.reader import fetch_artifact, parent_run
 from mlflow_l3d.tracking.pages import STUDIES
 from mlflow_l3d.tracking.parent import is_stale

@@ -26,7 +26,7 @@ from mlflow_l3d.studies.request import CellRequest, context_of
 from mlflow_l3d.studies.self_test import tested
 from mlflow_l3d.studies.shown import progress_bar
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.earlier.past import find_search
+from mlflow_l3d.tracking.earlier import find_search
 from mlflow_l3d.tracking.earlier.predictions import read_rows
 from mlflow_l3d.tracking.recorder import RunRecorder
 from mlflow_l3d.tracking.records import CellRecord

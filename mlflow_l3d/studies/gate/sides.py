@@ -24,7 +24,7 @@ from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.seeds.report.words import investigate_command
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client, Run
-from mlflow_l3d.tracking.earlier.past import latest_investigation, own_parameter
+from mlflow_l3d.tracking.earlier import latest_investigation, own_parameter
 from mlflow_l3d.tracking.earlier.reader import ended, fetch_document, parent_run, read_investigation, read_predictions
 
 

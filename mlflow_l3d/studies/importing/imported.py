@@ -27,7 +27,7 @@ from mlflow_l3d.studies.groups.reading import bounded
 from mlflow_l3d.studies.groups.run import with_agreement, write_groups
 from mlflow_l3d.studies.importing import RecordedRun
 from mlflow_l3d.studies.importing.formats import FORMATS
-from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
+from mlflow_l3d.studies.seeds.numbers import SeedsStudy
 from mlflow_l3d.studies.seeds.results import write_runs, write_scores
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.parent import Card

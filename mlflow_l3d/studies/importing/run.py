@@ -21,7 +21,7 @@ from mlflow_l3d.studies.importing.checking import checked, chosen, read_runs
 from mlflow_l3d.studies.importing.formats import tool_of
 from mlflow_l3d.studies.importing.imported import Import, grouped_runs, write_study
 from mlflow_l3d.studies.investigation.evaluate import rewritten
-from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
+from mlflow_l3d.studies.seeds.numbers import SeedsStudy
 from mlflow_l3d.studies.seeds.report import seeds_document
 from mlflow_l3d.studies.seeds.results import finishing, read_parent, recorded_study
 from mlflow_l3d.studies.shown import OnOneScreen, built_once, shows_progress, under_way

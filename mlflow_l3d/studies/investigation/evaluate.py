@@ -28,7 +28,7 @@ from mlflow_l3d.studies.request import is_typed
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.connection import Client, Run
-from mlflow_l3d.tracking.earlier.past import own_parameter, searched_splits
+from mlflow_l3d.tracking.earlier import own_parameter, searched_splits
 from mlflow_l3d.tracking.earlier.reader import fetch_document, is_running, known_document, read_predictions
 from mlflow_l3d.tracking.pages import links_in, runs_page
 from mlflow_l3d.version import __version__

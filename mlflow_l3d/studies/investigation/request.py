@@ -28,7 +28,7 @@ from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.resolve import ReadTask
 from mlflow_l3d.tasks.settings import Split
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.earlier.past import earlier_parent
+from mlflow_l3d.tracking.earlier import earlier_parent
 
 MOST_CELLS: Final = 10_000_000
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
+from mlflow_l3d.analysis.consistency import Stability
 from mlflow_l3d.analysis.consistency.choice import AUTO, REGRESSION, choose, class_column, scoring_of
-from mlflow_l3d.analysis.consistency.consistency import Stability
 from mlflow_l3d.analysis.consistency.scored import comparisons_by
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import Design, Planned

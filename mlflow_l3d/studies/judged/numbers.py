@@ -13,10 +13,10 @@ import pandas as pd
 from mlflow_l3d.analysis.comparison.results import BETTER, WORSE
 from mlflow_l3d.analysis.comparison.system import MOST_LOST
 from mlflow_l3d.analysis.intervals import known, with_interval
+from mlflow_l3d.analysis.judged import Components, JudgedDifference, gain
 from mlflow_l3d.analysis.judged.components import components
 from mlflow_l3d.analysis.judged.difference import difference, differences
 from mlflow_l3d.analysis.judged.repeated import judge_agreement, pass_table, unstable_rows
-from mlflow_l3d.analysis.judged.results import Components, JudgedDifference, gain
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import Unit, counted, listed, unit_of
 

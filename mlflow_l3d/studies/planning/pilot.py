@@ -22,7 +22,7 @@ from mlflow_l3d.studies.investigation.evaluate import check_metric, planned_by
 from mlflow_l3d.studies.investigation.request import InvestigationRequest
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client
-from mlflow_l3d.tracking.earlier.past import investigations, parents_of, similar_cells
+from mlflow_l3d.tracking.earlier import investigations, parents_of, similar_cells
 from mlflow_l3d.tracking.earlier.reader import Recorded, read_investigation
 
 MOST_PARENTS: Final = 5

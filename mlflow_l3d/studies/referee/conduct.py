@@ -17,7 +17,7 @@ from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.files import save_result, temporary_folder
 from mlflow_l3d.studies.referee.existing import RunSource, existing_runs
 from mlflow_l3d.studies.referee.golden import GoldenSource
-from mlflow_l3d.studies.referee.numbers.judge import Assessment, Judgement, Rules, runs_left
+from mlflow_l3d.studies.referee.numbers import Assessment, Judgement, Rules, runs_left
 from mlflow_l3d.studies.referee.numbers.session import Course, Session, SystemRecord
 from mlflow_l3d.studies.referee.record import ROLE, RefereeSession, SessionRecorder
 from mlflow_l3d.studies.referee.source import Candidate, check_baseline, check_scores

@@ -19,7 +19,7 @@ from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.referee.conduct import Conduct
 from mlflow_l3d.studies.referee.golden import GoldenSource
-from mlflow_l3d.studies.referee.numbers.judge import Judgement, Rules
+from mlflow_l3d.studies.referee.numbers import Judgement, Rules
 from mlflow_l3d.studies.referee.parameters import OF_ACTION, REFEREE, RULES, RefereeOptions, RefereeRules
 from mlflow_l3d.studies.referee.record import RefereeSession, SessionRecorder, lock_of, sessions
 from mlflow_l3d.studies.referee.source import FunctionSource

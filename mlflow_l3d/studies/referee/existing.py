@@ -21,7 +21,7 @@ from mlflow_l3d.studies.groups.numbers.grouping import group_runs
 from mlflow_l3d.studies.groups.reading import read_scores
 from mlflow_l3d.studies.judged.run import read_system
 from mlflow_l3d.studies.referee.golden import GoldenSource
-from mlflow_l3d.studies.referee.numbers.judge import UNPAIRED
+from mlflow_l3d.studies.referee.numbers import UNPAIRED
 from mlflow_l3d.studies.referee.source import Candidate, FunctionSource, check_unit
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import runs_named

@@ -85,5 +85,5 @@ VERB = Verb(
     ),
     usual="action baseline candidate referee smallest_effect most_runs metric",
     order=52,
-    returns=("mlflow_l3d.studies.referee.record:RefereeSession", "mlflow_l3d.studies.referee.numbers.judge:Judgement"),
+    returns=("mlflow_l3d.studies.referee.record:RefereeSession", "mlflow_l3d.studies.referee.numbers:Judgement"),
 )

@@ -19,7 +19,7 @@ from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.base import locked
 from mlflow_l3d.studies.files import LEFT_OUT
-from mlflow_l3d.studies.referee.numbers.judge import OF_LOOK, Assessment, Judgement, Rules
+from mlflow_l3d.studies.referee.numbers import OF_LOOK, Assessment, Judgement, Rules
 from mlflow_l3d.studies.referee.numbers.session import Course, Session, SystemRecord
 from mlflow_l3d.studies.referee.report import judgement_lines, session_document
 from mlflow_l3d.studies.referee.source import Candidate, check_scores, check_unit

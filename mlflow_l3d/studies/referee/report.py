@@ -15,7 +15,7 @@ from mlflow_l3d.report.page import Document, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Drawn, Table, verdict_cell
 from mlflow_l3d.report.text import Answer, Step
-from mlflow_l3d.studies.referee.numbers.judge import UNPAIRED, Judgement
+from mlflow_l3d.studies.referee.numbers import UNPAIRED, Judgement
 from mlflow_l3d.studies.referee.numbers.session import Course, SystemRecord
 
 _SHOWN = 20

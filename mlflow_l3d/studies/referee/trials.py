@@ -10,7 +10,7 @@ import numpy as np
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.referee.door import Referee
-from mlflow_l3d.studies.referee.numbers.judge import Judgement
+from mlflow_l3d.studies.referee.numbers import Judgement
 from mlflow_l3d.studies.search.optimiser import need_optuna
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from mlflow_l3d.studies.files import (
     write_tables,
 )
 from mlflow_l3d.studies.investigation.evaluate import recorded_about, rewritten
+from mlflow_l3d.studies.seeds.numbers import SeedsStudy, seeds_study
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks, over_tasks
-from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
 from mlflow_l3d.studies.seeds.parameters import SEEDS
 from mlflow_l3d.studies.seeds.report import seeds_document
 from mlflow_l3d.studies.seeds.report.over_tasks import over_tasks_document
@@ -33,7 +33,7 @@ from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import Client, Run, connect
-from mlflow_l3d.tracking.earlier.past import own_parameter
+from mlflow_l3d.tracking.earlier import own_parameter
 from mlflow_l3d.tracking.earlier.predictions import warn_of_missing
 from mlflow_l3d.tracking.earlier.reader import known_document, read_investigation, read_predictions
 from mlflow_l3d.tracking.parent import log_metrics, set_tags
@@ -232,7 +232,7 @@ def recorded_study(
     predictions
         One row per prediction, with the ``seed.seed`` of its run.
     metric
-        As for :func:`~mlflow_l3d.studies.seeds.numbers.study.seeds_study`.
+        As for :func:`~mlflow_l3d.studies.seeds.numbers.seeds_study`.
     """
     task, runs = document["task"], {run["cell_key"]: run for run in document.get("runs", ())}
     numbers = {key: run["number"] for key, run in runs.items()}

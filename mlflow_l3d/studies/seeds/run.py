@@ -20,7 +20,7 @@ from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.base import entry_point, specified
 from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
 from mlflow_l3d.studies.dry_run import StudyPlan, plan_cells, record_plan
-from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
+from mlflow_l3d.studies.seeds.numbers import SeedsStudy
 from mlflow_l3d.studies.seeds.parameters import RepeatsOptions, SeedsOptions
 from mlflow_l3d.studies.seeds.report import seed_frame, seeds_document
 from mlflow_l3d.studies.seeds.report.words import citation

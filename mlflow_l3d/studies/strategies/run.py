@@ -44,7 +44,7 @@ from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.children import condition, found, search
 from mlflow_l3d.tracking.connection import Client, connect
-from mlflow_l3d.tracking.earlier.past import find_search
+from mlflow_l3d.tracking.earlier import find_search
 from mlflow_l3d.tracking.parent import current_experiment_id, set_tags
 
 DESIGNS: Final = ("random", "fixed", "crossed")

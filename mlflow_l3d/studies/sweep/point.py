@@ -14,8 +14,8 @@ from mlflow_l3d.execution.environment import deferred_interrupts
 from mlflow_l3d.execution.sessions import JointCell
 from mlflow_l3d.studies.investigation.run import InvestigationStudy
 from mlflow_l3d.studies.loop import OPEN, OVER, State
+from mlflow_l3d.studies.sweep.numbers import without_votes
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
-from mlflow_l3d.studies.sweep.numbers.results import without_votes
 from mlflow_l3d.studies.sweep.request import PointRequest
 from mlflow_l3d.tracking.recorder import RunRecorder, patience_seconds
 from mlflow_l3d.tracking.records import CellRecord

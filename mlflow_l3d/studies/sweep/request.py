@@ -20,8 +20,8 @@ from mlflow_l3d.studies.dry_run import Budget
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.studies.sweep.asked import Point, changed, command_of, labels_of, merged, points_of, typed_text
+from mlflow_l3d.studies.sweep.numbers import OF_CHOICE
 from mlflow_l3d.studies.sweep.numbers.point import Choice, SweptPoint, point_name, value_text
-from mlflow_l3d.studies.sweep.numbers.results import OF_CHOICE
 from mlflow_l3d.studies.sweep.parameters import SWEEP
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.resolve import read_task

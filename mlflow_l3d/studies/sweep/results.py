@@ -18,15 +18,15 @@ from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source, heading
 from mlflow_l3d.studies.files import read_result, save_result, temporary_folder, write_tables
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
+from mlflow_l3d.studies.sweep.numbers import OF_CHOICE, Sweep, analyse_sweep, without_votes
 from mlflow_l3d.studies.sweep.numbers.point import Choice, LeftOut, SweptPoint, without_each
-from mlflow_l3d.studies.sweep.numbers.results import OF_CHOICE, Sweep, analyse_sweep, without_votes
-from mlflow_l3d.studies.sweep.report.page import latex_table, sweep_document
+from mlflow_l3d.studies.sweep.report import latex_table, sweep_document
 from mlflow_l3d.studies.sweep.report.shown import ShownSweep
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.children import children_of
 from mlflow_l3d.tracking.connection import Client, Run, connect
-from mlflow_l3d.tracking.earlier.past import own_parameter
+from mlflow_l3d.tracking.earlier import own_parameter
 from mlflow_l3d.tracking.earlier.reader import parent_run
 from mlflow_l3d.tracking.pages import address_of, links_in, run_page, runs_page
 from mlflow_l3d.tracking.parent import log_metrics, log_results

@@ -19,8 +19,8 @@ from mlflow_l3d.studies.loop import State
 from mlflow_l3d.studies.request import is_typed
 from mlflow_l3d.studies.self_test import tested
 from mlflow_l3d.studies.sweep.engine import Engine, SweepPlan, make_plan
+from mlflow_l3d.studies.sweep.numbers import analyse_sweep
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
-from mlflow_l3d.studies.sweep.numbers.results import analyse_sweep
 from mlflow_l3d.studies.sweep.parameters import SWEEP, SweepOptions
 from mlflow_l3d.studies.sweep.point import PointStudy
 from mlflow_l3d.studies.sweep.request import SweepRequest, specify_sweep
@@ -28,7 +28,7 @@ from mlflow_l3d.studies.sweep.results import SweepEvaluation, left_out, links_of
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import children_of
 from mlflow_l3d.tracking.connection import connect
-from mlflow_l3d.tracking.earlier.past import find_search
+from mlflow_l3d.tracking.earlier import find_search
 from mlflow_l3d.tracking.opening import open_recorder
 from mlflow_l3d.tracking.pages import runs_page
 from mlflow_l3d.tracking.recorder import RunRecorder, Work

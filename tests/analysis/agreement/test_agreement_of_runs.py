@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mlflow_l3d.analysis.consistency import Stability
 from mlflow_l3d.analysis.consistency.choice import choose, scoring, scoring_of
-from mlflow_l3d.analysis.consistency.consistency import Stability
 from mlflow_l3d.analysis.consistency.runs import number_agreement
 from mlflow_l3d.analysis.consistency.scored import comparisons_by, scored_agreement
 from mlflow_l3d.analysis.consistency.scoring import Scoring

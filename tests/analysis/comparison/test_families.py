@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from comparison_cases import answers, scored, system
 
-from mlflow_l3d.analysis.comparison.compare import compare_systems, halves, swapped
+from mlflow_l3d.analysis.comparison import compare_systems, halves, swapped
 from mlflow_l3d.analysis.comparison.difference import contrasts, correlations, p_value, spread
 from mlflow_l3d.analysis.comparison.families import joint_level, joint_p_values, over_tasks, ranks
 from mlflow_l3d.analysis.comparison.system import mean_scores

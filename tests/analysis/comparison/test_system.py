@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from comparison_cases import scored
 
-from mlflow_l3d.analysis.comparison.compare import compare_systems
+from mlflow_l3d.analysis.comparison import compare_systems
 from mlflow_l3d.analysis.comparison.difference import spread
 from mlflow_l3d.analysis.comparison.predictions import Predictions, systems
 from mlflow_l3d.analysis.comparison.system import System, mean_scores, paired

@@ -10,8 +10,8 @@ import pytest
 from judged_app import App
 from scipy import stats
 
+from mlflow_l3d.analysis.judged import gain
 from mlflow_l3d.analysis.judged.components import components
-from mlflow_l3d.analysis.judged.results import gain
 from mlflow_l3d.analysis.judged.table import usable_judgements
 from mlflow_l3d.errors import ParameterError
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlflow_l3d.analysis.importance.importance import importance
+from mlflow_l3d.analysis.importance import importance
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.designs.crossed import CrossedDesign
 from mlflow_l3d.designs.nested import NestedDesign

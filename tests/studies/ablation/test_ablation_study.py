@@ -14,7 +14,7 @@ from run_helpers import Place as Store
 from run_helpers import sqlite_place
 
 from mlflow_l3d import cli
-from mlflow_l3d.analysis.importance.importance import importance, radial_importance
+from mlflow_l3d.analysis.importance import importance, radial_importance
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.designs.crossed import CrossedDesign

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from pages import Page
 
-from mlflow_l3d.analysis.comparison.compare import SelfCheck, compare_systems
+from mlflow_l3d.analysis.comparison import SelfCheck, compare_systems
 from mlflow_l3d.analysis.comparison.system import System
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source

@@ -21,7 +21,7 @@ from mlflow_l3d.metrics.known import scores_of
 from mlflow_l3d.studies.importing import RecordedRun
 from mlflow_l3d.studies.importing.checking import checked, with_kinds
 from mlflow_l3d.studies.importing.formats import csv_file
-from mlflow_l3d.studies.seeds.numbers.study import seeds_study
+from mlflow_l3d.studies.seeds.numbers import seeds_study
 from mlflow_l3d.tasks.answers import order
 from mlflow_l3d.testing import one_cell
 

@@ -24,7 +24,7 @@ from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.groups.numbers import GroupsStudy
 from mlflow_l3d.studies.groups.run import GroupsEvaluation
 from mlflow_l3d.studies.importing.run import FilesEvaluation
-from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
+from mlflow_l3d.studies.seeds.numbers import SeedsStudy
 from mlflow_l3d.tracking.connection import connect
 
 DRAW = np.random.default_rng(5)

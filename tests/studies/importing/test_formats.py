@@ -19,7 +19,7 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.importing import RecordedRun, flat
 from mlflow_l3d.studies.importing.checking import _scored, read_runs, with_kinds
 from mlflow_l3d.studies.importing.formats import FORMATS, apps, csv_file, tool_of
-from mlflow_l3d.studies.seeds.numbers.study import seeds_study
+from mlflow_l3d.studies.seeds.numbers import seeds_study
 from mlflow_l3d.studies.seeds.report.words import study_answers
 
 LOGS = Path(__file__).parent / "logs"

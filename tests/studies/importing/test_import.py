@@ -17,7 +17,7 @@ from mlflow_l3d.studies.comparison.run import compare
 from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.groups.numbers import GroupsStudy
 from mlflow_l3d.studies.importing.run import FilesEvaluation
-from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
+from mlflow_l3d.studies.seeds.numbers import SeedsStudy
 from mlflow_l3d.studies.seeds.results import SeedsEvaluation
 from mlflow_l3d.tracking.earlier.reader import known_document, read_investigation
 

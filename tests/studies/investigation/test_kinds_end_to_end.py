@@ -15,7 +15,7 @@ from run_helpers import Place, sqlite_place
 
 from mlflow_l3d import seeds
 from mlflow_l3d.analysis.consistency.choice import scoring
-from mlflow_l3d.analysis.importance.importance import importance
+from mlflow_l3d.analysis.importance import importance
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.metrics.known import scores_of
 from mlflow_l3d.studies.ablation.run import ablation

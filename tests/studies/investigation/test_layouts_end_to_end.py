@@ -13,10 +13,10 @@ from run_helpers import Place, calls_of_sessions, sqlite_place
 from synthetic_truth import true_importance_corrected
 
 from mlflow_l3d import plan, plan_sweep
+from mlflow_l3d.analysis.importance import importance, radial_importance
 from mlflow_l3d.analysis.importance.checks import all_checks
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence
 from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED
-from mlflow_l3d.analysis.importance.importance import importance, radial_importance
 from mlflow_l3d.analysis.importance.verdicts import joint_level
 from mlflow_l3d.analysis.planning.stopping import FIRST_ANALYSIS, IntervalRule
 from mlflow_l3d.approaches.functions.approach import FunctionApproach

@@ -20,7 +20,7 @@ from mlflow_l3d.parameters.values import json_of
 from mlflow_l3d.studies.referee.conduct import Conduct
 from mlflow_l3d.studies.referee.door import Referee
 from mlflow_l3d.studies.referee.existing import RunSource
-from mlflow_l3d.studies.referee.numbers.judge import Rules
+from mlflow_l3d.studies.referee.numbers import Rules
 from mlflow_l3d.studies.referee.record import SessionRecorder
 from mlflow_l3d.studies.referee.source import LONGEST, Candidate, FunctionSource, check_measured, measured_elsewhere
 from mlflow_l3d.tracking.connection import connect

@@ -16,7 +16,7 @@ from mlflow.genai.scorers import scorer
 
 from mlflow_l3d import Referee, seeds
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.studies.referee.numbers.judge import Rules
+from mlflow_l3d.studies.referee.numbers import Rules
 from mlflow_l3d.studies.referee.numbers.session import Session, SystemRecord
 from mlflow_l3d.studies.referee.source import Candidate
 

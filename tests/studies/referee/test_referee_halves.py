@@ -12,7 +12,7 @@ from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.referee.golden import Halves
-from mlflow_l3d.studies.referee.numbers.judge import Rules
+from mlflow_l3d.studies.referee.numbers import Rules
 from mlflow_l3d.studies.referee.numbers.noise import Spread
 from mlflow_l3d.studies.referee.numbers.session import Session, SystemRecord
 

@@ -13,7 +13,7 @@ import pytest
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.referee import conduct
-from mlflow_l3d.studies.referee.numbers.judge import Assessment, Judgement, Rules, Verdict
+from mlflow_l3d.studies.referee.numbers import Assessment, Judgement, Rules, Verdict
 from mlflow_l3d.studies.referee.numbers.session import Course, Step, SystemRecord
 from mlflow_l3d.studies.referee.report import headline, judgement_lines, path_table, session_document
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mlflow_l3d.analysis.planning.evidence import Estimate, evidence_of_gain
-from mlflow_l3d.studies.referee.numbers.judge import Assessment, Rules, assess, runs_left
+from mlflow_l3d.studies.referee.numbers import Assessment, Rules, assess, runs_left
 from mlflow_l3d.studies.referee.numbers.noise import Noise, NoiseSoFar, Spread
 from mlflow_l3d.studies.referee.numbers.session import Session, SystemRecord
 

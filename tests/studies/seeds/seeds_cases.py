@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.designs.layout import PAPER_SEEDS
-from mlflow_l3d.studies.seeds.numbers.study import seeds_study
+from mlflow_l3d.studies.seeds.numbers import seeds_study
 
 
 def long_frame(predictions, labels, seeds, ids=None):

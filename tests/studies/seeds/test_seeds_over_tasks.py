@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from seeds_cases import drawn_regression, drawn_study
 
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.studies.seeds.numbers import seeds_study
 from mlflow_l3d.studies.seeds.numbers.over_tasks import (
     over_tasks,
     seed_matrix,
@@ -21,7 +22,6 @@ from mlflow_l3d.studies.seeds.numbers.over_tasks import (
     study_rows,
     table_7,
 )
-from mlflow_l3d.studies.seeds.numbers.study import seeds_study
 
 
 @pytest.fixture(scope="module")

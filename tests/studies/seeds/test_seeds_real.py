@@ -13,8 +13,8 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.linear_model import SGDClassifier, SGDRegressor
 
 from mlflow_l3d.designs.layout import PAPER_SEEDS
+from mlflow_l3d.studies.seeds.numbers import seeds_study
 from mlflow_l3d.studies.seeds.numbers.over_tasks import over_tasks
-from mlflow_l3d.studies.seeds.numbers.study import seeds_study
 
 SETS = {
     "sst2": ("text",),

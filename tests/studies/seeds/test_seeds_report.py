@@ -19,8 +19,8 @@ from mlflow_l3d.report.numbers import points
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.investigation.parameters import MAIN
+from mlflow_l3d.studies.seeds.numbers import seeds_study
 from mlflow_l3d.studies.seeds.numbers.over_tasks import over_tasks, study_rows
-from mlflow_l3d.studies.seeds.numbers.study import seeds_study
 from mlflow_l3d.studies.seeds.parameters import SEEDS as PARAMETERS
 from mlflow_l3d.studies.seeds.report import metric_table, pair_table, seed_table, seeds_document
 from mlflow_l3d.studies.seeds.report.over_tasks import (

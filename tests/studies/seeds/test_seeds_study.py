@@ -18,7 +18,7 @@ from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
 from mlflow_l3d.analysis.consistency.runs import consistency
 from mlflow_l3d.designs.layout import PAPER_SEEDS
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.studies.seeds.numbers.study import seeds_study
+from mlflow_l3d.studies.seeds.numbers import seeds_study
 from mlflow_l3d.studies.seeds.report import seeds_document
 
 TWO = (42, 52)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from mlflow_l3d.analysis.importance.importance import importance
+from mlflow_l3d.analysis.importance import importance
 from mlflow_l3d.analysis.importance.verdicts import StrategyResult
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.metrics.known import named

@@ -22,8 +22,8 @@ from mlflow_l3d.report.source import About
 from mlflow_l3d.studies.files import read_result, temporary_folder, write_result
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.results import Evaluation
+from mlflow_l3d.studies.sweep.numbers import analyse_sweep, long_table
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
-from mlflow_l3d.studies.sweep.numbers.results import analyse_sweep, long_table
 from mlflow_l3d.studies.sweep.results import (
     SweepEvaluation,
     choices_among,

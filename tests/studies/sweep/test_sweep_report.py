@@ -15,10 +15,10 @@ from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.report.text import marked
+from mlflow_l3d.studies.sweep.numbers import analyse_sweep
 from mlflow_l3d.studies.sweep.numbers.point import GOLDEN_STD, SweptPoint
-from mlflow_l3d.studies.sweep.numbers.results import analyse_sweep
 from mlflow_l3d.studies.sweep.numbers.trends import Trend
-from mlflow_l3d.studies.sweep.report.page import all_points, first_table, latex_table, sweep_document, trend_table
+from mlflow_l3d.studies.sweep.report import all_points, first_table, latex_table, sweep_document, trend_table
 from mlflow_l3d.studies.sweep.report.shown import ShownSweep
 from mlflow_l3d.studies.sweep.report.words import answers, headline, short_notes, steps, watch
 

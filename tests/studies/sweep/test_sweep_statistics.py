@@ -20,6 +20,7 @@ from mlflow_l3d.analysis.intervals import Measured, Source
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.metrics.known import named
+from mlflow_l3d.studies.sweep.numbers import analyse_sweep
 from mlflow_l3d.studies.sweep.numbers.interactions import interaction, level_test
 from mlflow_l3d.studies.sweep.numbers.point import (
     SweptPoint,
@@ -31,7 +32,6 @@ from mlflow_l3d.studies.sweep.numbers.point import (
     importances,
     without_each,
 )
-from mlflow_l3d.studies.sweep.numbers.results import analyse_sweep
 from mlflow_l3d.studies.sweep.numbers.trends import Slope, mean_slope, scale_of, slope, step_of, trend
 
 SHARES = {"data_order": (0.5, 0.25, 0.25)}

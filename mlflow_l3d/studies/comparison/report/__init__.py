@@ -11,7 +11,7 @@ from typing import Final
 import pandas as pd
 from markupsafe import Markup
 
-from mlflow_l3d.analysis.comparison.compare import SelfCheck
+from mlflow_l3d.analysis.comparison import SelfCheck
 from mlflow_l3d.analysis.comparison.results import Comparison, Difference
 from mlflow_l3d.report.draw import Axis, difference_cell
 from mlflow_l3d.report.numbers import counted, metric_text, percent, points, unit_of

@@ -8,7 +8,7 @@ from functools import partial
 
 import pandas as pd
 
-from mlflow_l3d.analysis.comparison.compare import SelfCheck
+from mlflow_l3d.analysis.comparison import SelfCheck
 from mlflow_l3d.analysis.comparison.results import Comparison, Difference, TaskMean
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.report.numbers import (

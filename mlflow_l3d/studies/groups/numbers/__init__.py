@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.comparison.compare import FEWEST
+from mlflow_l3d.analysis.comparison import FEWEST
 from mlflow_l3d.analysis.comparison.difference import Spread, interval, p_value, runs_to_settle, spread
 from mlflow_l3d.analysis.comparison.results import BETTER, UNDECIDED
 from mlflow_l3d.analysis.comparison.system import System, mean_scores

@@ -10,7 +10,7 @@ import numpy as np
 
 from mlflow_l3d.analysis.planning.evidence import Estimate, confidence_sequence, evidence_needed
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.studies.referee.numbers.judge import Assessment, Rules, assess
+from mlflow_l3d.studies.referee.numbers import Assessment, Rules, assess
 from mlflow_l3d.studies.referee.numbers.noise import Noise, NoiseSoFar
 
 

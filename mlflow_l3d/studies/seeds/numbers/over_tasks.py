@@ -18,8 +18,8 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.metrics.regression import unit_length
 from mlflow_l3d.report.numbers import unit_of
+from mlflow_l3d.studies.seeds.numbers import SeedsStudy
 from mlflow_l3d.studies.seeds.numbers.better_seed import BetterSeed, better_seed
-from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 
 TABLE_7: Final = {
     "P": ("precision", "precision_std"),

@@ -31,7 +31,7 @@ from mlflow_l3d.report.page import Document, Drawing, Section
 from mlflow_l3d.report.plots import score_strip
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table
-from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
+from mlflow_l3d.studies.seeds.numbers import SeedsStudy
 from mlflow_l3d.studies.seeds.report import words
 
 NAMES: Final = {

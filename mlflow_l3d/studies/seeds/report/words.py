@@ -18,8 +18,8 @@ from mlflow_l3d.report.numbers import MISSING, UNITS, between, counted, plain, p
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import RETRY, Answer, Step, changed_predictions, few_runs, may_be_luck
 from mlflow_l3d.studies.investigation.report.details import bibtex, escaped
+from mlflow_l3d.studies.seeds.numbers import SeedsStudy
 from mlflow_l3d.studies.seeds.numbers.compared import AnswerChanges
-from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 
 
 def headline(study: SeedsStudy) -> str:

@@ -16,9 +16,9 @@ from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.report.numbers import MISSING, Unit, counted, plain, shorten, signed, unit_of
 from mlflow_l3d.studies.investigation.report.page import SHARES
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
+from mlflow_l3d.studies.sweep.numbers import OF_CHOICE, Sweep
 from mlflow_l3d.studies.sweep.numbers.interactions import Interaction
 from mlflow_l3d.studies.sweep.numbers.point import GOLDEN_STD, TASK, is_numeric, value_text
-from mlflow_l3d.studies.sweep.numbers.results import OF_CHOICE, Sweep
 from mlflow_l3d.studies.sweep.numbers.trends import Trend
 
 FAILED: Final = "failed"
