@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from mlflow_l3d import genai  # noqa: E402
-from mlflow_l3d.parameters.declaration import Parameter, Parameters  # noqa: E402
+from mlflow_l3d.parameters import Parameter, Parameters  # noqa: E402
 from mlflow_l3d.parameters.values import Choice, Number, Whole  # noqa: E402
 from mlflow_l3d.parameters.verbs import (  # noqa: E402
     Verb,

@@ -16,10 +16,10 @@ from itertools import product
 import numpy as np
 from _common import machine, table
 
+from mlflow_l3d.analysis.cure import Prediction, Range
 from mlflow_l3d.analysis.cure.ensembles import Members, combine_choices, score_many
 from mlflow_l3d.analysis.cure.examples import Point, more_labels, which_examples
 from mlflow_l3d.analysis.cure.predict import predict, predict_all
-from mlflow_l3d.analysis.cure.remedy import Prediction, Range
 from mlflow_l3d.analysis.importance.tables import known_std, std_interval
 from mlflow_l3d.analysis.intervals import ratio_interval
 from mlflow_l3d.analysis.judged.table import mean_interval

@@ -18,7 +18,7 @@ import pytest
 from mlflow.projects._project_spec import load_project
 
 from mlflow_l3d import cli
-from mlflow_l3d.parameters.declaration import Parameters
+from mlflow_l3d.parameters import Parameters
 from mlflow_l3d.parameters.verbs import verbs
 
 ROOT = Path(__file__).resolve().parents[1]

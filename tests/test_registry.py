@@ -224,7 +224,7 @@ def test_something_else_than_an_approach(install: Install) -> None:
 def test_another_package_adds_a_study(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
     code = """
 from typing import Annotated, TypedDict
-from mlflow_l3d.parameters.declaration import Of, declared
+from mlflow_l3d.parameters import Of, declared
 from mlflow_l3d.parameters.verbs import Verb, verbs
 
 class Options(TypedDict, total=False):

@@ -24,7 +24,7 @@ multiprocessing.get_context("forkserver").set_forkserver_preload(
         "known_schema",
         "mlflow_l3d.cli",
         "mlflow_l3d.studies.ablation.report",
-        "mlflow_l3d.studies.investigation.report.page",
+        "mlflow_l3d.studies.investigation.report",
         "mlflow_l3d.studies.gate.run",
         "mlflow_l3d.studies.investigation.run",
         "mlflow_l3d.studies.search.run",

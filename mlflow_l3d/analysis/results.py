@@ -15,7 +15,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, ExampleVotes
 from mlflow_l3d.analysis.consistency.results import Consistency, PredictionImportance
-from mlflow_l3d.analysis.cure.remedy import Foreseen
+from mlflow_l3d.analysis.cure import Foreseen
 from mlflow_l3d.analysis.importance.multiplicity import Ranking
 from mlflow_l3d.analysis.importance.results import FURTHER_METRICS, Check, Importance
 from mlflow_l3d.analysis.importance.shape import Collapse, Tails, tails

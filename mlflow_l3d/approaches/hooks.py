@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from mlflow_l3d.analysis.cure.remedy import Remedy
+from mlflow_l3d.analysis.cure import Remedy
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Searched, Value
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.analysis.cure.remedy import Remedy
+from mlflow_l3d.analysis.cure import Remedy
 from mlflow_l3d.approaches.base import Approach, CellwiseSession, Session, answered
 from mlflow_l3d.approaches.hooks import changing
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Searched, SearchRange, Value

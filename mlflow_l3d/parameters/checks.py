@@ -18,7 +18,7 @@ from mlflow_l3d.errors import ParameterError, imported, renamed, unknown_name
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.forms import form_of
 from mlflow_l3d.metrics.known import check_installed, of_kind, registered
-from mlflow_l3d.parameters.declaration import Arguments, declared
+from mlflow_l3d.parameters import Arguments, declared
 from mlflow_l3d.parameters.shared import Columns, Sizes
 from mlflow_l3d.parameters.values import Choice, as_text, check_names, json_of, pairs
 from mlflow_l3d.tasks.base import Task

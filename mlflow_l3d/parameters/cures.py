@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mlflow_l3d import registry
-from mlflow_l3d.analysis.cure.remedy import Remedy
+from mlflow_l3d.analysis.cure import Remedy
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.cured import Cured
 from mlflow_l3d.errors import ParameterError

@@ -14,9 +14,8 @@ from mlflow_l3d.cells.factors import TASK_FACTORS, configuration_seed
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named, registered, split_direction
-from mlflow_l3d.parameters import checks
+from mlflow_l3d.parameters import Arguments, Parameters, checks, read_arguments
 from mlflow_l3d.parameters.cures import cured, text_of
-from mlflow_l3d.parameters.declaration import Arguments, Parameters, read_arguments
 from mlflow_l3d.parameters.search_document import Origin, Searches, Subject
 from mlflow_l3d.parameters.shared import OWN_PARAMETERS
 from mlflow_l3d.parameters.sources import choose

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, TypedDict, get_type_hints
 
-from mlflow_l3d.parameters.declaration import Auto, Of, declared
+from mlflow_l3d.parameters import Auto, Of, declared
 
 MOST_RUNS: Final = 1_000_000
 """Beyond, columns would use the configurations of rows, and rows those of golden runs."""

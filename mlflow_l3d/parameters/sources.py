@@ -15,7 +15,7 @@ from mlflow_l3d.approaches.hooks import PublishedStudy
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.approaches.models import target
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.parameters.declaration import Arguments
+from mlflow_l3d.parameters import Arguments
 from mlflow_l3d.parameters.search_document import (
     FoundSearch,
     Origin,

@@ -12,7 +12,7 @@ from typing import Final
 
 from mlflow_l3d import registry
 from mlflow_l3d.errors import L3DError, logger
-from mlflow_l3d.parameters.declaration import Parameters
+from mlflow_l3d.parameters import Parameters
 from mlflow_l3d.parameters.shared import DRY_RUN
 
 

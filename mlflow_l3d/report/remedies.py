@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_l3d.analysis.cure.remedy import MEASURED, SEVERAL, Prediction, Range, Remedy
+from mlflow_l3d.analysis.cure import MEASURED, SEVERAL, Prediction, Range, Remedy
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.draw import Axis, share_bar, svg, text
 from mlflow_l3d.report.numbers import (

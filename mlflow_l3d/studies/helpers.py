@@ -11,7 +11,7 @@ from typing import Annotated, Final, TypedDict
 
 from mlflow_l3d import registry
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
-from mlflow_l3d.parameters.declaration import Of, Parameters, declared
+from mlflow_l3d.parameters import Of, Parameters, declared
 from mlflow_l3d.parameters.shared import PARENT
 from mlflow_l3d.parameters.verbs import Verb
 from mlflow_l3d.studies.shown import OnOneScreen

@@ -18,7 +18,7 @@ from mlflow_l3d.cells.cell import Cell, cell_key, content_key
 from mlflow_l3d.cells.factors import SWAP_BASE, TASK_FACTORS, configuration_seed
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import typed_name
-from mlflow_l3d.parameters.declaration import Parameters
+from mlflow_l3d.parameters import Parameters
 from mlflow_l3d.parameters.setup import Setup
 from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.report.source import About, Source, class_words, heading, lists_in, version_words

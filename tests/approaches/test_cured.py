@@ -8,8 +8,8 @@ import pytest
 from finetuning_helpers import handmade_task
 
 import mlflow_l3d
+from mlflow_l3d.analysis.cure import Remedy
 from mlflow_l3d.analysis.cure.ensembles import combine
-from mlflow_l3d.analysis.cure.remedy import Remedy
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.cured import Cured
 from mlflow_l3d.approaches.finetuning import Finetuning

@@ -8,7 +8,7 @@ from finetuning_helpers import handmade_task
 from test_cured import HEAD, job_of, outcomes_of
 
 import mlflow_l3d
-from mlflow_l3d.analysis.cure.remedy import Remedy
+from mlflow_l3d.analysis.cure import Remedy
 from mlflow_l3d.approaches.cured import Cured, sessions
 from mlflow_l3d.approaches.cured.sessions import smallest_margins
 from mlflow_l3d.approaches.finetuning import Finetuning

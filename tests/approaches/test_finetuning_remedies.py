@@ -11,7 +11,7 @@ import torch
 from finetuning_helpers import cell, handmade_task, prepare, run
 from finetuning_models import model_folders, own_parts, regression_task, session_of
 
-from mlflow_l3d.analysis.cure.remedy import Remedy
+from mlflow_l3d.analysis.cure import Remedy
 from mlflow_l3d.approaches.base import Approach, resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.finetuning.full import FullSession

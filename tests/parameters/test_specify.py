@@ -12,7 +12,7 @@ from specification_helpers import SMALL, FakeApproach, fake, small
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.synthetic import FACTORS, NO_EFFECT, Synthetic
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.parameters.declaration import read_arguments
+from mlflow_l3d.parameters import read_arguments
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.seeds.parameters import SEEDS

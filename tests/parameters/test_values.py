@@ -16,7 +16,7 @@ from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.cells.factors import MITIGATION_BASE
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.parameters.declaration import read_arguments
+from mlflow_l3d.parameters import read_arguments
 from mlflow_l3d.parameters.shared import DRY_RUN, MOST_RUNS
 from mlflow_l3d.parameters.sources import parse
 from mlflow_l3d.parameters.values import Choice, Number, Whole, as_text, public_name

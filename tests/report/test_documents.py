@@ -36,7 +36,7 @@ from mlflow_l3d.report.table import Table
 from mlflow_l3d.report.text import WIDTH, marked
 from mlflow_l3d.studies.comparison.report import comparison_document
 from mlflow_l3d.studies.comparison.report.words import ComparedParent
-from mlflow_l3d.studies.investigation.report.page import investigation_document
+from mlflow_l3d.studies.investigation.report import investigation_document
 from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult
 from mlflow_l3d.studies.search.report import search_report
 from mlflow_l3d.studies.search.trials import FinishedTrial, trials_table

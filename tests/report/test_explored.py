@@ -19,8 +19,7 @@ from mlflow_l3d.report.html import fragile_frame
 from mlflow_l3d.report.plots import marks_text, strip
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.files import picture
-from mlflow_l3d.studies.investigation.report import details
-from mlflow_l3d.studies.investigation.report.page import investigation_document
+from mlflow_l3d.studies.investigation.report import details, investigation_document
 from mlflow_l3d.studies.investigation.report.runs import MOST_CELLS, Runs, read_predicted, rows_shown
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.sweep.numbers import analyse_sweep

@@ -14,7 +14,7 @@ from scipy import stats
 
 from mlflow_l3d.analysis.consistency import Consistency
 from mlflow_l3d.analysis.consistency.examples import example_votes
-from mlflow_l3d.analysis.cure.remedy import Foreseen, Prediction, Range, Remedy
+from mlflow_l3d.analysis.cure import Foreseen, Prediction, Range, Remedy
 from mlflow_l3d.analysis.importance import radial_importance
 from mlflow_l3d.analysis.importance.results import Check
 from mlflow_l3d.analysis.importance.shape import Collapse, single_run_limit
@@ -25,10 +25,9 @@ from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Step, changed_predictions, marked
 from mlflow_l3d.studies.investigation.remedies import MemberRows, foresee
-from mlflow_l3d.studies.investigation.report import details
+from mlflow_l3d.studies.investigation.report import OVERLAP, details, first_table, help_table, investigation_document
 from mlflow_l3d.studies.investigation.report.details import luck_details
 from mlflow_l3d.studies.investigation.report.more_tables import shares
-from mlflow_l3d.studies.investigation.report.page import OVERLAP, first_table, help_table, investigation_document
 from mlflow_l3d.studies.investigation.report.runs import Runs
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.report.words import answers, headline, steps

@@ -13,6 +13,7 @@ from mlflow_l3d.analysis.importance.results import Check
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import marked
+from mlflow_l3d.studies.investigation.report import investigation_document, numbers_table
 from mlflow_l3d.studies.investigation.report.details import early_stops, sentence
 from mlflow_l3d.studies.investigation.report.more_tables import (
     agreement_table,
@@ -20,7 +21,6 @@ from mlflow_l3d.studies.investigation.report.more_tables import (
     interim_table,
     ranking_tables,
 )
-from mlflow_l3d.studies.investigation.report.page import investigation_document, numbers_table
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.report.words import answers
 

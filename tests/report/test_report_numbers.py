@@ -7,7 +7,7 @@ import pytest
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.numbers import between, duration, plain, signed, unit_of
 from mlflow_l3d.report.text import effect_step
-from mlflow_l3d.studies.investigation.report.page import share_cell
+from mlflow_l3d.studies.investigation.report import share_cell
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mlflow_l3d.analysis.importance.results import Check
 from mlflow_l3d.report.numbers import points, shorten, signed
 from mlflow_l3d.report.text import WIDTH, heading
-from mlflow_l3d.studies.investigation.report.page import investigation_document
+from mlflow_l3d.studies.investigation.report import investigation_document
 from mlflow_l3d.studies.investigation.report.verdicts import Shown, by_code
 
 

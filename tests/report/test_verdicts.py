@@ -14,7 +14,7 @@ from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import Planned, design_named
 from mlflow_l3d.designs.analyse import analyse
 from mlflow_l3d.metrics.classification import F1_MACRO
-from mlflow_l3d.studies.investigation.report.page import doubts
+from mlflow_l3d.studies.investigation.report import doubts
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.report.words import answers
 

@@ -5,7 +5,7 @@ import re
 import shlex
 from dataclasses import dataclass
 
-from mlflow_l3d.analysis.cure.remedy import Prediction, Remedy
+from mlflow_l3d.analysis.cure import Prediction, Remedy
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.verbs import verbs
 from mlflow_l3d.report.page import Document, Section

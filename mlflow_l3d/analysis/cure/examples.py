@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
+from mlflow_l3d.analysis.cure import UNKNOWN, Prediction, Range, Remedy
 from mlflow_l3d.analysis.cure.ensembles import Array, Masks, Members
-from mlflow_l3d.analysis.cure.remedy import UNKNOWN, Prediction, Range, Remedy
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray, jackknife_variance, t_quantile
 
 

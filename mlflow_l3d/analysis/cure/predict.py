@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
+from mlflow_l3d.analysis.cure import ENSEMBLES, UNKNOWN, Kind, Prediction, Range, Remedy
 from mlflow_l3d.analysis.cure.ensembles import Members, can_combine, disagreement
-from mlflow_l3d.analysis.cure.remedy import ENSEMBLES, UNKNOWN, Kind, Prediction, Range, Remedy
 from mlflow_l3d.analysis.cure.series import FURTHEST, Series
 from mlflow_l3d.analysis.cure.spread import MEAN, Table
 from mlflow_l3d.analysis.importance.shape import MANY, guessing_runs

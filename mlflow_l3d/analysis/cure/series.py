@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from mlflow_l3d.analysis.cure import UNKNOWN, Basis, Kind, Prediction, Range, Remedy
 from mlflow_l3d.analysis.cure.ensembles import MOST_CHOICES
-from mlflow_l3d.analysis.cure.remedy import UNKNOWN, Basis, Kind, Prediction, Range, Remedy
 from mlflow_l3d.analysis.cure.spread import (
     CONSISTENCY,
     FRAGILE,

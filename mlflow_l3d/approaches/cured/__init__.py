@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_l3d.analysis.cure.remedy import OF_APPROACHES, SEVERAL, Remedy
+from mlflow_l3d.analysis.cure import OF_APPROACHES, SEVERAL, Remedy
 from mlflow_l3d.approaches.base import Approach, Session
 from mlflow_l3d.approaches.cured.sessions import ActiveSession, ChosenTask, CuredSession, read_member
 from mlflow_l3d.approaches.hooks import Hooks

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from mlflow_l3d.analysis.cure import Remedy
 from mlflow_l3d.analysis.cure.ensembles import combine
-from mlflow_l3d.analysis.cure.remedy import Remedy
 from mlflow_l3d.approaches.base import CellwiseSession, Session
 from mlflow_l3d.approaches.failures import failed
 from mlflow_l3d.cells.cell import Cell, Outcome, content_key

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from mlflow_l3d.analysis.cure.remedy import Remedy
+from mlflow_l3d.analysis.cure import Remedy
 from mlflow_l3d.approaches import models
 from mlflow_l3d.approaches.base import Approach, Session
 from mlflow_l3d.approaches.finetuning import recipe as recipes

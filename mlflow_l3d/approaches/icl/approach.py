@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlflow_l3d.analysis.cure.remedy import Remedy
+from mlflow_l3d.analysis.cure import Remedy
 from mlflow_l3d.approaches.base import Approach, Session
 from mlflow_l3d.approaches.hooks import PublishedStudy, changing
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, SearchChoices, Searched, SearchRange, Value

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_l3d.analysis.cure.remedy import Remedy
+from mlflow_l3d.analysis.cure import Remedy
 from mlflow_l3d.approaches import models
 from mlflow_l3d.approaches.base import Approach, Session
 from mlflow_l3d.approaches.hooks import PublishedStudy, changing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Final, TypedDict
 
-from mlflow_l3d.parameters.declaration import Of, Parameters, declared
+from mlflow_l3d.parameters import Of, Parameters, declared
 from mlflow_l3d.parameters.shared import PARENT, SEED
 from mlflow_l3d.parameters.verbs import Verb
 

@@ -17,7 +17,7 @@ from mlflow_l3d.analysis.intervals import LEVEL
 from mlflow_l3d.designs import all_designs
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.parameters.declaration import Arguments, read_arguments, with_signature
+from mlflow_l3d.parameters import Arguments, read_arguments, with_signature
 from mlflow_l3d.parameters.values import Whole, names_of
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source

@@ -17,7 +17,7 @@ from mlflow_l3d.analysis.comparison.system import System, paired
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import assumed_direction
-from mlflow_l3d.parameters.declaration import Arguments, read_arguments, with_signature
+from mlflow_l3d.parameters import Arguments, read_arguments, with_signature
 from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.studies.base import entry_point, origin, say, specified
 from mlflow_l3d.studies.comparison.parameters import COMPARE, CompareOptions

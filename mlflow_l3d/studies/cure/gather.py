@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.consistency.choice import NOTHING, NUMBERS, WHOLE, kind_of_column
-from mlflow_l3d.analysis.cure.remedy import Range, Remedy
+from mlflow_l3d.analysis.cure import Range, Remedy
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.shape import MANY, guessing_runs
 from mlflow_l3d.analysis.importance.tables import known_std, population_std, std_interval

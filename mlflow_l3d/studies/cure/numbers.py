@@ -12,7 +12,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.comparison.system import System
 from mlflow_l3d.analysis.consistency import Stability
-from mlflow_l3d.analysis.cure.remedy import CHANGING, UNKNOWN, Prediction, Range, Remedy, helping, simplest
+from mlflow_l3d.analysis.cure import CHANGING, UNKNOWN, Prediction, Range, Remedy, helping, simplest
 from mlflow_l3d.analysis.importance.shape import guessing_runs
 from mlflow_l3d.analysis.importance.tables import std_interval
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, known, ratio_interval, t_quantile

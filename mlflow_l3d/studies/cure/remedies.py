@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.analysis.cure import CHANGING, Prediction, Range, Remedy
 from mlflow_l3d.analysis.cure.examples import Point, more_labels, more_tests, other_labels, which_examples
-from mlflow_l3d.analysis.cure.remedy import CHANGING, Prediction, Range, Remedy
 from mlflow_l3d.analysis.importance.tables import known_std, std_interval
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.analysis.judged.table import mean_interval

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
-from mlflow_l3d.analysis.cure.remedy import CHANGING, ENOUGH, MEASURED, MOST_PAIRS, SEVERAL, Range
+from mlflow_l3d.analysis.cure import CHANGING, ENOUGH, MEASURED, MOST_PAIRS, SEVERAL, Range
 from mlflow_l3d.report.numbers import between, counted, duration, listed, points, share_text, unit_of, with_limits
 from mlflow_l3d.report.page import Document, Item, Section
 from mlflow_l3d.report.remedies import (

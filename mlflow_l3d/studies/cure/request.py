@@ -9,15 +9,15 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
 
+from mlflow_l3d.analysis.cure import MEASURED, MOST_PAIRS, Prediction, Range, Remedy, helping
 from mlflow_l3d.analysis.cure.predict import fixed, pairs, report_mean
-from mlflow_l3d.analysis.cure.remedy import MEASURED, MOST_PAIRS, Prediction, Range, Remedy, helping
 from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.approaches.cured import Cured
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.parameters import Arguments, read_arguments
 from mlflow_l3d.parameters.checks import execution
 from mlflow_l3d.parameters.cures import read_remedy
-from mlflow_l3d.parameters.declaration import Arguments, read_arguments
 from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.report.remedies import remedy_words

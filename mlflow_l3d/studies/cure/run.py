@@ -10,11 +10,11 @@ from typing import Any, Unpack
 
 import pandas as pd
 
-from mlflow_l3d.analysis.cure.remedy import MEASURED, Prediction
+from mlflow_l3d.analysis.cure import MEASURED, Prediction
 from mlflow_l3d.analysis.intervals import LEVEL, with_interval
 from mlflow_l3d.errors import L3DError
+from mlflow_l3d.parameters import with_signature
 from mlflow_l3d.parameters.cures import text_of
-from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.remedies import remedy_words

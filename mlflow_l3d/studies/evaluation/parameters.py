@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Final, Literal, TypedDict
 
-from mlflow_l3d.parameters.declaration import Auto, Of, Parameters, declared
+from mlflow_l3d.parameters import Auto, Of, Parameters, declared
 from mlflow_l3d.parameters.shared import PARENT, Names, Settings
 from mlflow_l3d.parameters.verbs import Verb
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Unpack
 
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.parameters.declaration import Arguments, read_arguments, with_signature
+from mlflow_l3d.parameters import Arguments, read_arguments, with_signature
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.evaluation.parameters import OF_FILES, OF_GROUPS, OF_PARENT, OF_RUNS, OPTIONS, EvaluateOptions
 from mlflow_l3d.studies.groups.run import GroupsEvaluation, evaluate_groups

@@ -16,7 +16,7 @@ from typing import Any, Final, Unpack
 from markupsafe import Markup
 
 from mlflow_l3d.errors import L3DError, ParameterError, logger
-from mlflow_l3d.parameters.declaration import read_arguments, with_signature
+from mlflow_l3d.parameters import read_arguments, with_signature
 from mlflow_l3d.report.numbers import counted, shorten
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.table import Drawn, Table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal, TypedDict
 
-from mlflow_l3d.parameters.declaration import Auto, Of, Parameters, declared
+from mlflow_l3d.parameters import Auto, Of, Parameters, declared
 from mlflow_l3d.parameters.shared import MOST_RUNS, Place
 from mlflow_l3d.parameters.verbs import Verb
 

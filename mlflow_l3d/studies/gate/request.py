@@ -17,7 +17,7 @@ from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named, typed_name
-from mlflow_l3d.parameters.declaration import read_arguments
+from mlflow_l3d.parameters import read_arguments
 from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.gate.golden import GoldenRequest

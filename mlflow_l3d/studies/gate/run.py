@@ -12,7 +12,7 @@ import numpy as np
 from mlflow_l3d.analysis.comparison.power import Forecast, power
 from mlflow_l3d.analysis.comparison.system import mean_scores
 from mlflow_l3d.analysis.planning.spending import planned_looks
-from mlflow_l3d.parameters.declaration import with_signature
+from mlflow_l3d.parameters import with_signature
 from mlflow_l3d.report.numbers import counted, percent, rough_duration
 from mlflow_l3d.report.table import document
 from mlflow_l3d.studies.base import entry_point, expected_workers, say

@@ -16,7 +16,7 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.metrics.known import named, registered, typed_name
-from mlflow_l3d.parameters.declaration import Parameters
+from mlflow_l3d.parameters import Parameters
 from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.report.source import About, Source, heading, lists_in, version_words
 from mlflow_l3d.studies.files import read_result, temporary_folder, write_result

@@ -25,8 +25,8 @@ from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import About
 from mlflow_l3d.studies.cells import CellStudyResult
 from mlflow_l3d.studies.files import save_report, write_json, write_tables
+from mlflow_l3d.studies.investigation.report import factor_frame, investigation_document
 from mlflow_l3d.studies.investigation.report.details import citations
-from mlflow_l3d.studies.investigation.report.page import factor_frame, investigation_document
 from mlflow_l3d.studies.investigation.report.runs import Runs
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.request import InvestigationRequest

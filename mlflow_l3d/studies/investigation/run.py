@@ -19,7 +19,7 @@ from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.execution.environment import deferred_interrupts
-from mlflow_l3d.parameters.declaration import with_signature
+from mlflow_l3d.parameters import with_signature
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.cells import CellStudy
 from mlflow_l3d.studies.files import temporary_folder, write_result

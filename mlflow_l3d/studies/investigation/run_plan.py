@@ -13,7 +13,7 @@ from mlflow_l3d.designs import Design, all_designs, design_named
 from mlflow_l3d.designs.layout import check_mitigation
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.parameters.declaration import Arguments
+from mlflow_l3d.parameters import Arguments
 from mlflow_l3d.parameters.sources import PUBLISHED
 from mlflow_l3d.parameters.values import names_of
 from mlflow_l3d.studies.investigation.parameters import MAIN

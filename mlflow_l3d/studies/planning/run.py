@@ -18,7 +18,7 @@ from mlflow_l3d.designs import plannable_designs
 from mlflow_l3d.designs.base import FEWEST_PILOT_COLUMNS
 from mlflow_l3d.errors import L3DError, ParameterError, logger
 from mlflow_l3d.metrics.known import pseudo_values
-from mlflow_l3d.parameters.declaration import with_signature
+from mlflow_l3d.parameters import with_signature
 from mlflow_l3d.report.numbers import percent
 from mlflow_l3d.studies.base import entry_point, expected_workers, specified
 from mlflow_l3d.studies.dry_run import SENT, Budget, requests_text

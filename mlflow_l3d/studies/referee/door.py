@@ -13,7 +13,7 @@ from mlflow_l3d.analysis.comparison.predictions import check_effect
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.parameters.declaration import Arguments, read_arguments, with_signature
+from mlflow_l3d.parameters import Arguments, read_arguments, with_signature
 from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.base import entry_point

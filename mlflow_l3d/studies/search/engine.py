@@ -13,7 +13,7 @@ from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Executor
-from mlflow_l3d.parameters.declaration import with_signature
+from mlflow_l3d.parameters import with_signature
 from mlflow_l3d.studies.base import entry_point, expected_workers, specified
 from mlflow_l3d.studies.dry_run import StudyPlan, record_plan, seconds_per_run, study_plan
 from mlflow_l3d.studies.search.optimiser import GRID, Stage, distributions, make_sampler, need_optuna, new_study

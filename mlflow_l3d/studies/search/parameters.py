@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Final, Literal, TypedDict
 
-from mlflow_l3d.parameters.declaration import Auto, Of, Parameters, declared
+from mlflow_l3d.parameters import Auto, Of, Parameters, declared
 from mlflow_l3d.parameters.shared import SEED, Approach, Columns, Metric, Place, Settings, Sizes, Task, Trained
 from mlflow_l3d.parameters.verbs import Verb
 

@@ -17,7 +17,7 @@ from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.errors import logger
 from mlflow_l3d.execution.base import Executor
-from mlflow_l3d.parameters.declaration import with_signature
+from mlflow_l3d.parameters import with_signature
 from mlflow_l3d.parameters.search_document import search_document, share_validated_on
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.report.page import Document

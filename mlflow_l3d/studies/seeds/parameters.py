@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Final, TypedDict
 
-from mlflow_l3d.parameters import shared
-from mlflow_l3d.parameters.declaration import Auto, Of, Parameters, declared
+from mlflow_l3d.parameters import Auto, Of, Parameters, declared, shared
 from mlflow_l3d.parameters.verbs import Verb
 
 

@@ -14,7 +14,7 @@ from mlflow_l3d.cells.factors import TASK_FACTORS, configuration_seed
 from mlflow_l3d.designs.layout import PAPER_SEEDS, SEED, SeedsDesign
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.parameters.declaration import Arguments, Parameters
+from mlflow_l3d.parameters import Arguments, Parameters
 from mlflow_l3d.parameters.search_document import Searches, is_search_document
 from mlflow_l3d.parameters.setup import Setup, read_parameters, set_up
 from mlflow_l3d.parameters.sources import parse

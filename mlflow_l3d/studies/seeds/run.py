@@ -14,7 +14,7 @@ from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.icl.approach import InContextLearning
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.execution.environment import deferred_interrupts
-from mlflow_l3d.parameters.declaration import with_signature
+from mlflow_l3d.parameters import with_signature
 from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.base import entry_point, specified

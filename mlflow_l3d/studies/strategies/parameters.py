@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mlflow_l3d.parameters.declaration import Parameters, declared
+from mlflow_l3d.parameters import Parameters, declared
 from mlflow_l3d.parameters.shared import Approach, Columns, Place, Runs, SelfTest, Sizes, Task, Trained
 from mlflow_l3d.parameters.verbs import USUAL, Verb
 

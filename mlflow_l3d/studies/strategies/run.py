@@ -20,7 +20,7 @@ from mlflow_l3d.analysis.importance.verdicts import (
 from mlflow_l3d.analysis.intervals import known
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.approaches.base import Approach
-from mlflow_l3d.parameters.declaration import with_signature
+from mlflow_l3d.parameters import with_signature
 from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.report.numbers import bracketed, signed, unit_of
 from mlflow_l3d.report.page import Document, Item, Section
@@ -30,7 +30,7 @@ from mlflow_l3d.report.text import Answer
 from mlflow_l3d.studies.base import entry_point, say, specified
 from mlflow_l3d.studies.dry_run import StudyPlan, plan_cells, record_plan
 from mlflow_l3d.studies.files import save_result, write_tables
-from mlflow_l3d.studies.investigation.report.page import golden_strip
+from mlflow_l3d.studies.investigation.report import golden_strip
 from mlflow_l3d.studies.investigation.report.runs import Runs
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.report.words import steps

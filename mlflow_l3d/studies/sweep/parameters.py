@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, TypedDict
 
-from mlflow_l3d.parameters.declaration import Of, Parameters, declared
+from mlflow_l3d.parameters import Of, Parameters, declared
 from mlflow_l3d.parameters.shared import Approach, Task
 from mlflow_l3d.parameters.verbs import Verb
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions

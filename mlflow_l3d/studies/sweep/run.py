@@ -8,7 +8,7 @@ from typing import Any
 
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.parameters.declaration import with_signature
+from mlflow_l3d.parameters import with_signature
 from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.report.source import Source, heading
 from mlflow_l3d.studies.base import Study, entry_point, say

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from mlflow_l3d.analysis.consistency.results import population_variance
+from mlflow_l3d.analysis.cure import Prediction, Range
 from mlflow_l3d.analysis.cure.ensembles import Members, combine, combine_choices, draw_choices, score_many
 from mlflow_l3d.analysis.cure.predict import predict, predict_all
-from mlflow_l3d.analysis.cure.remedy import Prediction, Range
 from mlflow_l3d.analysis.cure.series import extended
 from mlflow_l3d.analysis.cure.spread import CONSISTENCY, FRAGILE, MEAN, MOMENTS, ROW_CONSISTENCY, TOTAL, WITHIN, Table
 from mlflow_l3d.errors import ParameterError

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mlflow_l3d.analysis.cure import Prediction, Range, Remedy, helping, helps, pareto
 from mlflow_l3d.analysis.cure.examples import Point, more_labels, more_tests, which_examples
 from mlflow_l3d.analysis.cure.predict import fixed, pairs, report_mean
-from mlflow_l3d.analysis.cure.remedy import Prediction, Range, Remedy, helping, helps, pareto
 
 GOLDEN = Range(0.05, 0.04, 0.0625)
 

@@ -19,7 +19,7 @@ from run_helpers import Place, copied, sqlite_place
 from scipy.stats import binom
 
 from mlflow_l3d import FunctionApproach, L3DError, cure, cured, evaluate, investigate, load, plan_cure, seeds
-from mlflow_l3d.analysis.cure.remedy import NAMED, Range, Remedy
+from mlflow_l3d.analysis.cure import NAMED, Range, Remedy
 from mlflow_l3d.approaches.cured.sessions import read_member
 from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.metrics.known import named

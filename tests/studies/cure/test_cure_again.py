@@ -12,7 +12,7 @@ from pages import Page
 from run_helpers import Place
 
 from mlflow_l3d import FunctionApproach, investigate
-from mlflow_l3d.analysis.cure.remedy import Prediction, Range, Remedy
+from mlflow_l3d.analysis.cure import Prediction, Range, Remedy
 from mlflow_l3d.analysis.importance.checks.evidence import Answers
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.cells.factors import stream

@@ -12,7 +12,7 @@ from run_helpers import Place
 from scipy.stats import binom
 
 from mlflow_l3d import FunctionApproach, investigate, plan_cure
-from mlflow_l3d.analysis.cure.remedy import Range, Remedy
+from mlflow_l3d.analysis.cure import Range, Remedy
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.report.remedies import remedy_words

@@ -12,8 +12,8 @@ import pytest
 from run_helpers import Place
 
 from mlflow_l3d import FunctionApproach, investigate, load, plan_cure
+from mlflow_l3d.analysis.cure import Prediction, Range, Remedy
 from mlflow_l3d.analysis.cure.examples import other_labels
-from mlflow_l3d.analysis.cure.remedy import Prediction, Range, Remedy
 from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.cure.request import CureRequest

@@ -11,7 +11,7 @@ import pytest
 from run_helpers import Place, sqlite_place
 
 from mlflow_l3d import investigate
-from mlflow_l3d.analysis.cure.remedy import helping
+from mlflow_l3d.analysis.cure import helping
 from mlflow_l3d.tasks.sources.packaged import rotten_tomatoes
 
 pytestmark = pytest.mark.slow

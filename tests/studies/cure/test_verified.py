@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mlflow_l3d.analysis.cure import UNKNOWN, Prediction, Range, Remedy
 from mlflow_l3d.analysis.cure.examples import other_labels
-from mlflow_l3d.analysis.cure.remedy import UNKNOWN, Prediction, Range, Remedy
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.cure.numbers import CureAnswer, Verified, against_collapse, spread_ratio, verify

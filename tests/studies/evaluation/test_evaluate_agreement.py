@@ -28,7 +28,7 @@ from mlflow_l3d.designs import Planned
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.evaluation.run import evaluate
-from mlflow_l3d.studies.investigation.report.page import investigation_document
+from mlflow_l3d.studies.investigation.report import investigation_document
 from mlflow_l3d.studies.investigation.scoring import score
 
 CROSSED = [

@@ -19,7 +19,7 @@ from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.files import _written
 from mlflow_l3d.studies.investigation.evaluate import rewritten
-from mlflow_l3d.studies.investigation.report.page import investigation_document
+from mlflow_l3d.studies.investigation.report import investigation_document
 from mlflow_l3d.studies.investigation.results import Evaluation
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
-from mlflow_l3d.analysis.cure.remedy import DETECTED, MOST_PAIRS, Remedy
+from mlflow_l3d.analysis.cure import DETECTED, MOST_PAIRS, Remedy
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.shape import single_run_limit
 from mlflow_l3d.analysis.importance.tables import constant

@@ -20,8 +20,8 @@ from mlflow_l3d.report.page import Document, Item, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import SIGNS, UNDECIDED, Drawn, Table
 from mlflow_l3d.report.text import marked
+from mlflow_l3d.studies.investigation.report import share_cell
 from mlflow_l3d.studies.investigation.report.details import escaped
-from mlflow_l3d.studies.investigation.report.page import share_cell
 from mlflow_l3d.studies.sweep.numbers import Sweep
 from mlflow_l3d.studies.sweep.numbers.interactions import Interaction
 from mlflow_l3d.studies.sweep.numbers.point import GOLDEN_STD, TASK, value_text

@@ -14,7 +14,7 @@ from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.report.numbers import MISSING, Unit, counted, plain, shorten, signed, unit_of
-from mlflow_l3d.studies.investigation.report.page import SHARES
+from mlflow_l3d.studies.investigation.report import SHARES
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.sweep.numbers import OF_CHOICE, Sweep
 from mlflow_l3d.studies.sweep.numbers.interactions import Interaction
