@@ -18,28 +18,14 @@ from functools import partial
 from inspect import signature
 from itertools import pairwise
 from pkgutil import resolve_name
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 from mlflow_l3d import __version__, registry
 from mlflow_l3d.errors import L3DError, ParameterError, disk_line, unknown_name
-from mlflow_l3d.parameters.shared import DRY_RUN, OWN_PARAMETERS
+from mlflow_l3d.parameters.shared import DRY_RUN, GROUP_OF
 from mlflow_l3d.parameters.values import Flag, with_typed_paths
 from mlflow_l3d.parameters.verbs import Verb, verbs
 from mlflow_l3d.privacy import public_text
-
-GROUP_OF: Final[Mapping[str, str]] = {
-    name: group
-    for group, names in {
-        "what is studied": "factor task approach model hyperparameters metric source parent_run_id runs",
-        "cells and when to stop": "design investigation_runs mitigation_runs golden_runs joint mitigation stop "
-        "half_width epsilon self_test missing root_seed",
-        "data": "num_labelled test_size test_selection text_column label_column task_kind choice_columns "
-        "validation_fraction reference_size",
-        "where it runs": "device deterministic executor workers cell_timeout executor_options store_scores dry_run",
-    }.items()
-    for name in names.split()
-} | dict.fromkeys(OWN_PARAMETERS, "what is studied")
-"""Parameter -> the group that `--help` shows it in; the others are those that a verb has of its own."""
 
 _ABOUT = """How much of a score is luck, and which kind of luck?
 
@@ -250,7 +236,8 @@ def _unknown_option(rest: Sequence[str], options: argparse.Namespace) -> Paramet
 
 def _run(verb: str, options: dict[str, str]) -> Any:
     """Call the function of a command; return its result, whose `summary()` is printed."""
-    target = (row := verbs()[verb]).target
+    row = verbs()[verb]
+    target = row.target
     for name, (value, other) in row.instead.items():
         if options.get(name, "").lower() == value:
             del options[name]

@@ -246,3 +246,17 @@ DRY_RUN: Final = declared(_DryRun)
 """Of every verb that trains, on the command line and in MLproject; Python has a function for each."""
 PLACE: Final = tuple(Place.__annotations__)
 """Where and how cells run: one for all cells of a study."""
+
+GROUP_OF: Final[Mapping[str, str]] = {
+    name: group
+    for group, names in {
+        "what is studied": "factor task approach model hyperparameters metric source parent_run_id runs",
+        "cells and when to stop": "design investigation_runs mitigation_runs golden_runs joint mitigation stop "
+        "half_width epsilon self_test missing root_seed",
+        "data": "num_labelled test_size test_selection text_column label_column task_kind choice_columns "
+        "validation_fraction reference_size",
+        "where it runs": "device deterministic executor workers cell_timeout executor_options store_scores dry_run",
+    }.items()
+    for name in names.split()
+} | dict.fromkeys(OWN_PARAMETERS, "what is studied")
+"""Parameter -> the group that `--help` shows it in; the others are those that a verb has of its own."""
