@@ -10,8 +10,8 @@ import torch
 from icl_tiny_models import byte_tokenizer, llama, save, t5
 
 from mlflow_l3d.approaches.icl import models
+from mlflow_l3d.approaches.icl.engine.base import PRODUCTS, attend_by_products
 from mlflow_l3d.approaches.icl.models import load_model
-from mlflow_l3d.approaches.numerics import PRODUCTS, attend_by_products
 
 
 def parts(heads: int, groups: int, new: int = 5, keys: int = 17, rows: int = 2) -> tuple[torch.Tensor, ...]:

@@ -15,10 +15,10 @@ from typing import Any, Final, Literal
 import torch
 
 from mlflow_l3d.approaches.icl.engine import CausalEngine, Seq2SeqEngine
-from mlflow_l3d.approaches.icl.engine.base import Engine
+from mlflow_l3d.approaches.icl.engine.base import Engine, use_products
 from mlflow_l3d.approaches.icl.recipe import Recipe
 from mlflow_l3d.approaches.models import PRESETS, default_quantisation, gguf, pretrained
-from mlflow_l3d.approaches.numerics import computes_in_bfloat16, has_bfloat16, use_products
+from mlflow_l3d.approaches.numerics import computes_in_bfloat16, has_bfloat16
 from mlflow_l3d.errors import ParameterError
 
 _POSITIONS: Final = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length")
