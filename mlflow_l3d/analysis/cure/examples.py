@@ -1,21 +1,17 @@
-"""What other examples would do: which of them runs share, more labelled or test ones, and which training ones help."""
+"""What other examples would do: more labelled or test ones; the luck of test examples; which training ones help."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import reduce
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-import pandas as pd
 
-from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.cure import UNKNOWN, Prediction, Range, Remedy
-from mlflow_l3d.analysis.cure.ensembles import Array, Masks, Members
+from mlflow_l3d.analysis.cure.ensembles import Array, Masks, Members, score_many, tests_of
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray, jackknife_variance, t_quantile
+from mlflow_l3d.metrics.base import Metric
 
 
 class Point(NamedTuple):
@@ -109,10 +105,64 @@ def more_tests(golden_std: Range, *, luck: float, now: int, size: int) -> Predic
     )
 
 
+_BLOCKS: Final = 100
+_FEW: Final = 20
+"""Blocks of examples that are left out; rows, and blocks, if each row has its own examples."""
+
+
+def jackknifed(metric: Metric, classes: int | None, labels: Array, predictions: Array, blocks: int = _BLOCKS) -> Array:
+    """Return shape (p, p): the covariance of scores that the choice of examples causes, by the jackknife."""
+    order = np.random.default_rng(len(labels)).permutation(len(labels))
+    rest = [np.setdiff1d(order, block) for block in np.array_split(order, min(blocks, len(order)))]
+    without = np.array([score_many(metric, labels[each], predictions[:, each], classes) for each in rest])
+    centred = without - without.mean(axis=0)
+    return np.asarray(centred.T @ centred * (len(rest) - 1) / len(rest))
+
+
+def luck_of_tests(
+    metric: Metric,
+    classes: int | None,
+    rows: Sequence[Members],
+    predictions: Sequence[Array],
+    apart: FloatArray,
+    between: FloatArray,
+) -> tuple[float, float, float]:
+    """Return the variance that examples cause in a result, and what two of a row, or of two rows, have in common.
+
+    No ensemble takes this part of the spread away.
+
+    Parameters
+    ----------
+    metric, classes
+        What is scored, and how many classes are distinguished.
+    rows, predictions
+        Rows, and of each what some choices of its members predict, shape (p, n).
+    apart, between
+        Shape (p, p): 1 for the pairs of choices of one row, and of two rows, that are independent.
+
+    Returns
+    -------
+    tuple
+        nan if there is no such pair; of two rows also if they have test examples of their own.
+    """
+    rows, other, count = rows[:_FEW], math.nan, min(len(rows), _FEW)
+    if all(row.test is not None and not row.test.any() and len(row.labels) == len(rows[0].labels) for row in rows):
+        results = np.concatenate(predictions[:count])
+        whole = jackknifed(metric, classes, rows[0].labels, results).reshape(count, len(apart), count, len(apart))
+        mean = np.mean([whole[at, :, at] for at in range(count)], axis=0)
+        if count > 1 and between.any():
+            pairs = (whole.sum(axis=(0, 2)) - count * mean) * between
+            other = float(pairs.sum() / between.sum() / count / (count - 1))
+    else:
+        some = zip(rows, map(tests_of, rows), predictions, strict=False)
+        each = [jackknifed(metric, classes, row.labels[test], part[:, test], _FEW) for row, test, part in some]
+        mean = np.mean(each, axis=0)
+    common = float((mean * apart).sum() / apart.sum()) if apart.any() else math.nan
+    return float(np.diag(mean).mean()), common, other
+
+
 _FEWEST_RUNS: Final = 30
 _FOLDS: Final = 10
-_SHARED: Final = 0.5
-"""Part of the test examples of a run that runs must share."""
 _NOISE: Final = np.logspace(-2, 4, 25)
 """Variance of the noise, in units of what the examples of a run cause: candidates."""
 
@@ -228,59 +278,3 @@ def _held_out(included: Masks, scores: FloatArray) -> Range:
     left = 1 - (errors.sum() - errors) / (spreads.sum() - spreads)
     half = t_quantile(len(scores) - 1) * math.sqrt(jackknife_variance(left))
     return Range(float(value), float(value - half), float(value + half))
-
-
-@dataclass(slots=True)
-class RunPredictions:
-    """What one run predicts; arrays that equal those of the run before are the same objects.
-
-    Attributes
-    ----------
-    column
-        Its column, -1 without one.
-    ids, labels, predictions, test
-        Shape (n,): predicted examples, and whether each is a test example of the run's own, not of a reference set.
-    scores
-        Shape (n, C), or None.
-    validation
-        Its score on validation examples; nan if there is none.
-    """
-
-    column: int
-    ids: npt.NDArray[Any]
-    labels: npt.NDArray[Any]
-    predictions: npt.NDArray[Any]
-    test: npt.NDArray[np.bool_]
-    scores: npt.NDArray[np.float32] | None = None
-    validation: float = math.nan
-
-
-def joined(runs: list[RunPredictions], *, columns: bool = False) -> Members | None:
-    """Return runs on the examples that all of them share; None below two runs, or too few examples.
-
-    If runs draw test examples of their own, those that all happen to share are few, and left out: only the reference
-    set counts.
-    """
-    if len(runs) < 2:
-        return None
-    ids = {id(run.ids): run.ids for run in runs}
-    common = reduce(lambda some, each: some[np.isin(some, each)], ids.values()) if len(ids) > 1 else runs[0].ids
-    at = {key: pd.Index(each).get_indexer(common) for key, each in ids.items()}
-    test = np.logical_and.reduce([run.test[at[id(run.ids)]] for run in runs])
-    if test.sum() < _SHARED * min(run.test.sum() for run in runs):
-        at = {key: places[~test] for key, places in at.items()}
-        test = test[~test]
-    if len(test) < FEWEST_EXAMPLES:
-        return None
-    predictions = np.stack([run.predictions[at[id(run.ids)]] for run in runs])
-    scores = [run.scores[at[id(run.ids)]] for run in runs if run.scores is not None]
-    validation = np.array([run.validation for run in runs])
-    return Members(
-        predictions=predictions.astype(np.int64) if predictions.dtype.kind == "i" else predictions,
-        labels=runs[0].labels[at[id(runs[0].ids)]],
-        scores=np.stack(scores) if len(scores) == len(runs) else None,
-        validation=validation if np.isfinite(validation).all() else None,
-        columns=np.array([run.column for run in runs]) if columns else None,
-        test=test,
-        examples=runs[0].ids[at[id(runs[0].ids)]],
-    )

@@ -19,11 +19,10 @@ from mlflow_l3d.analysis.cure.ensembles import (
     choose_best,
     combine_choices,
     draw_choices,
-    jackknifed,
-    luck_of_tests,
     score_many,
     tests_of,
 )
+from mlflow_l3d.analysis.cure.examples import jackknifed, luck_of_tests
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray, means_without
 from mlflow_l3d.metrics.base import Metric
 

@@ -13,8 +13,8 @@ import pandas as pd
 from mlflow_l3d.analysis.consistency.choice import REGRESSION
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.cure import ENSEMBLES, NAMED, SEVERAL, UNKNOWN, Foreseen, Prediction, Range, helping
-from mlflow_l3d.analysis.cure.ensembles import Members, jackknifed
-from mlflow_l3d.analysis.cure.examples import RunPredictions, joined
+from mlflow_l3d.analysis.cure.ensembles import Members, RunPredictions, joined
+from mlflow_l3d.analysis.cure.examples import jackknifed
 from mlflow_l3d.analysis.cure.predict import predict, predict_all
 from mlflow_l3d.analysis.importance.checks.evidence import Answers
 from mlflow_l3d.analysis.intervals import FloatArray

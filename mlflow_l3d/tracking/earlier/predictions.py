@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.consistency.choice import class_column
-from mlflow_l3d.analysis.cure.examples import RunPredictions
+from mlflow_l3d.analysis.cure.ensembles import RunPredictions
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import error_line

@@ -14,7 +14,7 @@ import pytest
 from scipy.stats import binom
 
 from mlflow_l3d.analysis.cure import Prediction, Range, Remedy, helping, helps, simplest
-from mlflow_l3d.analysis.cure.examples import RunPredictions
+from mlflow_l3d.analysis.cure.ensembles import RunPredictions
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.remedies import labels_note, plain_words, remedy_words

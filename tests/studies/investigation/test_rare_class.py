@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mlflow_l3d.analysis.cure.examples import RunPredictions
+from mlflow_l3d.analysis.cure.ensembles import RunPredictions
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.studies.investigation.remedies import MemberRows
 
