@@ -23,8 +23,9 @@ from typing import Any, NoReturn
 from mlflow_l3d import __version__, registry
 from mlflow_l3d.errors import L3DError, ParameterError, disk_line, unknown_name
 from mlflow_l3d.parameters.shared import DRY_RUN, GROUP_OF
-from mlflow_l3d.parameters.values import Flag, with_typed_paths
+from mlflow_l3d.parameters.values import Flag
 from mlflow_l3d.parameters.verbs import Verb, verbs
+from mlflow_l3d.paths import with_typed_paths
 from mlflow_l3d.privacy import public_text
 
 _ABOUT = """How much of a score is luck, and which kind of luck?

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.parameters.values import public_words
+from mlflow_l3d.paths import public_words
 from mlflow_l3d.privacy import public_text, public_value
 
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEAhunter2\nabc+/=\n-----END RSA PRIVATE KEY-----"

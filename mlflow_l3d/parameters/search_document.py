@@ -15,7 +15,7 @@ from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.cells.cell import Cell, content_key
 from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.parameters.values import public_name
+from mlflow_l3d.paths import public_name
 from mlflow_l3d.report.numbers import share_text
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray, SplitSettings

@@ -19,8 +19,8 @@ from mlflow_l3d.parameters.cures import cured, text_of
 from mlflow_l3d.parameters.search_document import Origin, Searches, Subject
 from mlflow_l3d.parameters.shared import OWN_PARAMETERS
 from mlflow_l3d.parameters.sources import choose
-from mlflow_l3d.parameters.values import Choice, public_name
-from mlflow_l3d.paths import cache_folder
+from mlflow_l3d.parameters.values import Choice
+from mlflow_l3d.paths import cache_folder, public_name
 from mlflow_l3d.privacy import public_value
 from mlflow_l3d.tasks.base import NoParts, Task
 from mlflow_l3d.tasks.kinds import Reading

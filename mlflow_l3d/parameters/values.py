@@ -1,23 +1,19 @@
-"""Values as they are typed: what a parameter may be, the names that others may see, and whole paths, kept here."""
+"""Values as they are typed: what a parameter may be, and how names, pairs, JSON and files are read."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-import shlex
-from collections import Counter
 from collections.abc import Container, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 from mlflow_l3d import registry
 from mlflow_l3d.errors import ParameterError, unknown_name
-from mlflow_l3d.paths import cache_folder, read_notes, unique_pairs, working_folder, write_whole
-from mlflow_l3d.privacy import HIDDEN, public_text, public_value
+from mlflow_l3d.paths import unique_pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,94 +159,7 @@ def as_text(name: str, value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def public_parameter(name: str, value: str) -> str:
-    """Return the value of a parameter as it may be shown and logged: no private folder, no credential."""
-    if name in ("command", "project_parameters", "candidate"):
-        return public_words(value)
-    return public_value(name, public_name(value.removeprefix("file://") if name == "uri" else value))
-
-
 def pairs(text: str) -> dict[str, str]:
     """Return the ``name=value`` pairs of a text, separated by commas; a word without a value is ``true``."""
     parts = (part.partition("=") for part in text.split(",") if part.strip())
     return {name.strip(): value.strip() if sign else "true" for name, sign, value in parts}
-
-
-def public_words(value: str) -> str:
-    """Return a command that may be shown to others: no credentials, and the last parts of absolute and home paths.
-
-    Of a path in the working folder, what follows this folder stays: so it can be typed there.
-    """
-    value = re.sub(rf"(?<![\w./-]){re.escape(str(working_folder()))}/(?=[^\s'\"])", "", value)
-    path = r"(?:^|(?<=[\s=:'\"|])(?!//)|(?<=://)(?=/[^/])|(?<=:///)(?=/))(?:[/~]|[^\W\d_]:[\\/])[^\s'\"|]*"
-    return re.sub(path, lambda found: public_name(found[0]), public_text(value))
-
-
-def public_name(value: str) -> str:
-    """Return a value that may be shown to others: of an absolute or home path, only the last part."""
-    if value.startswith(("/", "~", "\\")) or re.match(r"[^\W\d_]:", value):
-        return PurePath(value.replace("\\", "/")).name
-    return value
-
-
-def keep_whole(key: str, given: Mapping[str, str]) -> None:
-    """Keep the parameters of the study with this context key that runs hold with parts of paths; no credentials."""
-    public = {name: public_parameter(name, value) for name, value in given.items()}
-    whole = {name: value for name, value in given.items() if value != public[name] and HIDDEN not in public[name]}
-    if whole:
-        write_whole(cache_folder() / "whole_paths" / f"{key}.json", json.dumps(whole))
-
-
-def kept_whole(key: str | None) -> dict[str, str]:
-    """Return the parameters that were kept for this context key; nothing on another machine."""
-    return read_notes(cache_folder() / "whole_paths" / f"{key}.json") if key else {}
-
-
-def with_whole_paths(command: str, whole: str) -> str:
-    """Return a command with the paths of another one, if it has their last parts and this folder no such file.
-
-    Last parts that two words have in common stay as they are.
-
-    Examples
-    --------
-    >>> with_whole_paths("python train_x.py --seed {seed} --lr 1", "python /opt/train_x.py --seed {seed}")
-    'python /opt/train_x.py --seed {seed} --lr 1'
-    """
-    words = dict.fromkeys(shlex.split(whole))
-    lasts = Counter(map(public_words, words))
-    for word in words:
-        last = public_words(word)  # a number is rather the value of an option
-        if last not in ("", word) and lasts[last] == 1 and not last.isdecimal() and not Path(last).exists():
-            path = shlex.quote(word).replace("\\", r"\\")
-            command = re.sub(rf"(?<!\S)(['\"]?){re.escape(last)}\1(?!\S)", path, command)
-    return command
-
-
-def with_typed_paths(text: str, typed: Mapping[str, object]) -> str:
-    r"""Return what a command prints with the whole paths of its parameters, in the commands that it prints.
-
-    Examples
-    --------
-    >>> with_typed_paths("Next:\n    mlflow-l3d investigate a.csv --seeds 3", {"task": "/data/a.csv"})
-    'Next:\n    mlflow-l3d investigate /data/a.csv --seeds 3'
-    """
-    whole: dict[str, str] = {}
-    for name, value in typed.items():
-        words = [str(value)]
-        if name == "command":
-            with suppress(ValueError):  # several commands, as JSON
-                words = shlex.split(str(value))
-        shown = {public_parameter(name, word): word for word in words}
-        whole |= {shlex.quote(short): shlex.quote(word) for short, word in shown.items() if _is_elsewhere(short, word)}
-    lines = text.split("\n")
-    for place, line in enumerate(lines):
-        for short, word in whole.items() if line.startswith("    mlflow-l3d ") else ():
-            parts = re.split(rf"(?<!\S){re.escape(short)}(?!\S)", line)
-            lines[place] = line = word.join(parts) if len(parts) == 2 else line
-    return "\n".join(lines)
-
-
-def _is_elsewhere(short: str, word: str) -> bool:
-    """Return whether a path was shortened, and its last part names nothing else: a number, a credential, this file."""
-    is_path = short not in ("", word) and not short.isdecimal() and HIDDEN not in short
-    return is_path and Path(short).absolute() != Path(word).expanduser()

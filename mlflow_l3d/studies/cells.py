@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from mlflow_l3d.approaches.command.scores import ONE_UNIT
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError, ParameterError, logger
-from mlflow_l3d.parameters.values import keep_whole
+from mlflow_l3d.paths import keep_whole
 from mlflow_l3d.report.source import About
 from mlflow_l3d.studies.base import R, Study, entry_point, executor_of, specified, warn_of_unread
 from mlflow_l3d.studies.files import LEFT_OUT

@@ -20,7 +20,7 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import typed_name
 from mlflow_l3d.parameters import Parameters
 from mlflow_l3d.parameters.setup import Setup
-from mlflow_l3d.parameters.values import public_parameter
+from mlflow_l3d.paths import public_parameter
 from mlflow_l3d.report.source import About, Source, class_words, heading, lists_in, version_words
 from mlflow_l3d.tasks.base import Task, may_lack_a_class
 from mlflow_l3d.tasks.files import PREFIX, SUFFIXES

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from mlflow_l3d.parameters.values import public_parameter
-from mlflow_l3d.paths import cache_folder
+from mlflow_l3d.paths import cache_folder, public_parameter
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.children import children_of, condition, found, search

@@ -17,7 +17,7 @@ from traceback import clear_frames
 from typing import TYPE_CHECKING, Final
 
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.parameters.values import public_name
+from mlflow_l3d.paths import public_name
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import Parent, batches, condition, found, search
 from mlflow_l3d.tracking.connection import STRANGER, Client, Run, again, public_uri

@@ -28,7 +28,7 @@ from mlflow_l3d.approaches.command.written import read
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.processes import ProcessExecutor
-from mlflow_l3d.parameters.values import public_words
+from mlflow_l3d.paths import public_words
 from mlflow_l3d.testing import one_cell
 
 

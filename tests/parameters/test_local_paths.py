@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from mlflow_l3d import cli
-from mlflow_l3d.parameters.values import with_typed_paths, with_whole_paths
+from mlflow_l3d.paths import with_typed_paths, with_whole_paths
 
 
 def test_a_printed_command_has_the_paths_that_were_typed(

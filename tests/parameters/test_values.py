@@ -19,8 +19,9 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters import read_arguments
 from mlflow_l3d.parameters.shared import DRY_RUN, MOST_RUNS
 from mlflow_l3d.parameters.sources import parse
-from mlflow_l3d.parameters.values import Choice, Number, Whole, as_text, public_name
+from mlflow_l3d.parameters.values import Choice, Number, Whole, as_text
 from mlflow_l3d.parameters.verbs import verbs
+from mlflow_l3d.paths import public_name
 from mlflow_l3d.studies.investigation.parameters import MAIN
 
 

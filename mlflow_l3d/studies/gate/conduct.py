@@ -16,7 +16,7 @@ from mlflow_l3d.analysis.comparison.predictions import join_predictions, systems
 from mlflow_l3d.analysis.comparison.system import System
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.parameters.values import public_parameter
+from mlflow_l3d.paths import public_parameter
 from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.report.source import heading
 from mlflow_l3d.studies.base import say

@@ -17,7 +17,8 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.known import typed_name
 from mlflow_l3d.parameters.shared import OWN_PARAMETERS
 from mlflow_l3d.parameters.sources import OF_RUN, parse
-from mlflow_l3d.parameters.values import as_text, check_names, json_of, kept_whole, public_parameter, with_whole_paths
+from mlflow_l3d.parameters.values import as_text, check_names, json_of
+from mlflow_l3d.paths import kept_whole, public_parameter, with_whole_paths
 from mlflow_l3d.studies.files import read_result
 from mlflow_l3d.studies.gate.golden import OF_A_PLAN, GoldenRequest, specify_golden
 from mlflow_l3d.studies.investigation.parameters import MAIN

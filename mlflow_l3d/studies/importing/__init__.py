@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.parameters.values import public_name
+from mlflow_l3d.paths import public_name
 from mlflow_l3d.privacy import public_value
 
 Array = npt.NDArray[Any]

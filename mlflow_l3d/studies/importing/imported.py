@@ -17,7 +17,7 @@ import pandas as pd
 from mlflow_l3d.cells.cell import Cell, Outcome, content_key
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import typed_name
-from mlflow_l3d.parameters.values import public_parameter
+from mlflow_l3d.paths import public_parameter
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import class_words
 from mlflow_l3d.studies.groups.numbers import GroupsStudy, groups_study

@@ -18,7 +18,8 @@ from mlflow_l3d.cells.factors import configuration_seed
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import is_share, named, typed_name
-from mlflow_l3d.parameters.values import file_text, json_of, public_parameter
+from mlflow_l3d.parameters.values import file_text, json_of
+from mlflow_l3d.paths import public_parameter
 from mlflow_l3d.privacy import HIDDEN, public_text
 from mlflow_l3d.report.numbers import shorten
 

@@ -14,7 +14,8 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.search_document import Searches
 from mlflow_l3d.parameters.shared import OWN_PARAMETERS
 from mlflow_l3d.parameters.sources import PUBLISHED
-from mlflow_l3d.parameters.values import as_text, public_parameter
+from mlflow_l3d.parameters.values import as_text
+from mlflow_l3d.paths import public_parameter
 from mlflow_l3d.studies.base import specified
 from mlflow_l3d.studies.dry_run import Budget
 from mlflow_l3d.studies.investigation.parameters import MAIN

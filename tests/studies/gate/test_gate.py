@@ -21,7 +21,7 @@ from mlflow_l3d.analysis.comparison.power import power
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.parameters.values import with_whole_paths
+from mlflow_l3d.paths import with_whole_paths
 from mlflow_l3d.studies.base import executor_of
 from mlflow_l3d.studies.evaluation.finished import delete
 from mlflow_l3d.studies.gate.conduct import Gate

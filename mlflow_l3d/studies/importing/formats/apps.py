@@ -10,7 +10,7 @@ from typing import Any
 
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.parameters.values import public_name
+from mlflow_l3d.paths import public_name
 from mlflow_l3d.studies.importing import RecordedRun, flat, graded, read_each, read_json
 
 

@@ -12,7 +12,8 @@ import pandas as pd
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.known import sounds_like_metric
-from mlflow_l3d.parameters.values import check_names, pairs, public_name
+from mlflow_l3d.parameters.values import check_names, pairs
+from mlflow_l3d.paths import public_name
 from mlflow_l3d.studies.groups.numbers.grouping import is_seed
 from mlflow_l3d.studies.importing import RecordedRun, texts
 from mlflow_l3d.tasks.answers import Classes, labels_of, plain_number, text_of

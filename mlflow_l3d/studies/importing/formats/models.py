@@ -15,7 +15,8 @@ import pandas as pd
 
 from mlflow_l3d.analysis.intervals import known
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.parameters.values import pairs, public_name
+from mlflow_l3d.parameters.values import pairs
+from mlflow_l3d.paths import public_name
 from mlflow_l3d.studies.importing import RecordedRun, flat, graded, read_json
 from mlflow_l3d.studies.importing.formats import csv_file
 
