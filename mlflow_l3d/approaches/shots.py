@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.cells.factors import TASK_FACTORS, stream
+from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
@@ -159,7 +159,7 @@ def check_shots(task: Task, classes: Sequence[int], shots: int, *, queries: int 
     """
     if type(task).split is not Task.split:  # a task that divides in its own way: its cells will say
         return
-    train = task.split(dict.fromkeys(TASK_FACTORS, 0)).train
+    train = task.first_split.train
     for number in classes:
         of_class, name = train[task.strata[train] == number], task.strata_names[number]
         members(of_class, name, shots, queries=queries)

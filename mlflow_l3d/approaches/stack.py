@@ -197,6 +197,11 @@ class Rows:
         """Return where examples are in the matrix, in the shape of `positions`, on the device."""
         return torch.from_numpy(self._place[positions]).to(self._matrix.device)
 
+    def padded(self, parts: Sequence[IntArray]) -> torch.Tensor:
+        """Return the places of parts of unequal size, a row each: what fills a row up is not to be looked at."""
+        longest = max(parts, key=len)
+        return self.places(np.stack([np.concatenate([part, longest[len(part) :]]) for part in parts]))
+
     def empty(self, count: int) -> torch.Tensor:
         """Return memory for `count` rows, their ends included; its content is undefined."""
         return self._matrix.new_empty(count, self._matrix.shape[1])

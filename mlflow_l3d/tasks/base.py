@@ -127,6 +127,11 @@ class Task:
             return predefined_split(self)
         return draw_split(self.strata, len(self.strata_names), seeds, self.settings)
 
+    @property
+    def first_split(self) -> Split:
+        """The split of the seeds 0; those of other seeds are as large, unless a task divides in its own way."""
+        return self.split(dict.fromkeys(TASK_FACTORS, 0))
+
     def unlabelled(self, seeds: Mapping[str, int]) -> IntArray:
         """Return the training part of a drawn split without what a cell trains on or predicts."""
         part, split = train_part(self.strata, len(self.strata_names), seeds, self.settings), self.split(seeds)
@@ -137,14 +142,14 @@ class Task:
         """Ids of the reference set, the same for every cell; empty if there is none."""
         if not self.settings.reference_size:
             return self.example_ids[:0]
-        return self.example_ids[self.split(dict.fromkeys(TASK_FACTORS, 0)).reference]
+        return self.example_ids[self.first_split.reference]
 
 
 def may_lack_a_class(task: Task) -> bool:
     """Return whether a class may have no test example; seeds decide which examples are tested, not how many."""
     if type(task).split is not Task.split:  # it divides in its own way
         return True
-    evaluated = task.split(dict.fromkeys(TASK_FACTORS, 0)).scored
+    evaluated = task.first_split.scored
     return len(np.unique(task.strata[evaluated])) < len(task.strata_names)
 
 

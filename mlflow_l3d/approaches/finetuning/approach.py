@@ -192,7 +192,7 @@ class Finetuning(Approach):
         labels, these raised the luck that we measured.
         """
         epochs, rate = int(hyperparameters["epochs"]), float(hyperparameters["learning_rate"])
-        several, split = 5 * int(hyperparameters["soup"]), task.split(dict.fromkeys(TASK_FACTORS, 0))
+        several, split = 5 * int(hyperparameters["soup"]), task.first_split
         again: dict[str, Value] = {"restarts": 3} if len(split.validation) else {}
         longer: dict[str, Value] = {"epochs": 2 * epochs, "early_stopping_patience": 0, "average_last": 0}
         most, last, warmup = max(20, 2 * epochs), max(2, epochs // 2), max(0.1, float(hyperparameters["warmup_share"]))

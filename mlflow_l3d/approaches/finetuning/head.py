@@ -18,7 +18,6 @@ from mlflow_l3d.approaches.finetuning.session import CourseSession, RowWeights, 
 from mlflow_l3d.approaches.finetuning.training import Course, DivergedError
 from mlflow_l3d.approaches.stack import FloatArray, Rows, Stack, initial_head
 from mlflow_l3d.cells.cell import Cell
-from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
 
@@ -156,7 +155,7 @@ class HeadSession(CourseSession[Head]):
     def __init__(self, task: Task, features: FloatArray, recipe: Recipe, device: str) -> None:
         super().__init__(task, recipe, device)
         self.features = features
-        examples = len(task.split(dict.fromkeys(TASK_FACTORS, 0)).train)
+        examples = len(task.first_split.train)
         step, held = bytes_per_cell(features.shape[1], outputs(task), examples, recipe)
         self.cells_at_once = cells_at_once(step, held, device, cache=CACHE, memory=MEMORY)
 
@@ -225,17 +224,15 @@ class HeadSession(CourseSession[Head]):
         """Return what the networks give for a part of the examples of each cell, shape (n, C) each, on the CPU.
 
         On a CPU one cell after another: a product of many rows gains nothing from company. A GPU would spend its time
-        on starting what is small; there parts of unequal size are filled up, and the rest of a row is not looked at.
+        on starting what is small; there parts of unequal size are filled up.
         """
         if torch.device(self.device).type == "cpu":
             return [
                 logits_of(self.rows.at(self.rows.places(positions)), *each)
                 for positions, each in zip(parts, weights, strict=True)
             ]
-        longest = max(parts, key=len)
-        places = self.rows.places(np.stack([np.concatenate([part, longest[len(part) :]]) for part in parts]))
-        outputs: list[torch.Tensor] = []
-        size = max(1, EVALUATED // max(1, self.rows.empty(len(longest)).nbytes))
+        places, outputs = self.rows.padded(parts), list[torch.Tensor]()
+        size = max(1, EVALUATED // max(1, self.rows.empty(places.shape[1]).nbytes))
         for start in range(0, len(parts), size):
             layers = (torch.stack(layer) for layer in zip(*weights[start : start + size], strict=True))
             outputs += logits_of(self.rows.at(places[start : start + size]), *layers).cpu()

@@ -17,7 +17,6 @@ from mlflow_l3d.approaches.failures import failed
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
 from mlflow_l3d.approaches.finetuning.training import C, DivergedError, Progress, learning_rates, redrawn, validate
 from mlflow_l3d.cells.cell import Outcome
-from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.metrics.regression import PEARSON
@@ -128,7 +127,7 @@ class CourseSession(StackedSession[C]):
     def __init__(self, task: Task, recipe: Recipe, device: str) -> None:
         super().__init__(task, device)
         self.recipe = recipe
-        if len(task.split(dict.fromkeys(TASK_FACTORS, 0)).validation):
+        if len(task.first_split.validation):
             return
         for name in self.need_validation:
             value = getattr(recipe, name)

@@ -20,7 +20,6 @@ from mlflow_l3d.approaches.meta_learning.recipe import Recipe
 from mlflow_l3d.approaches.shots import Episodes, chosen_classes, members, random_shots
 from mlflow_l3d.approaches.stack import FloatArray, Rows, Stack, initial_head
 from mlflow_l3d.cells.cell import Cell, Outcome
-from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.metrics.classification import f1_macro
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray, Split
@@ -80,7 +79,7 @@ class MetaSession(StackedSession[Draws]):
         inputs, classes, hidden = features.shape[1], len(self.classes), recipe.hidden_units
         examples = classes * (recipe.shots + recipe.queries)
         step = self.learner.bytes_per_cell(inputs, hidden, classes, recipe.tasks, examples)
-        evaluated = len(task.split(dict.fromkeys(TASK_FACTORS, 0)).test)
+        evaluated = len(task.first_split.test)
         self.cells_at_once = cells_at_once(step, 4.0 * evaluated * (2 * inputs + 2 * hidden), device)
 
     def draw(self, cell: Cell) -> Draws:
@@ -160,14 +159,13 @@ class MetaSession(StackedSession[Draws]):
         self, stack: Stack, cells: Sequence[Draws], positions: Sequence[IntArray], rows: Rows
     ) -> list[FloatArray]:
         """Return the logits of each cell's examples at `positions` after adaptation, on the CPU; the stack stays."""
-        classes, longest = stack.classes, max(positions, key=len)
-        if not len(longest):
+        classes = stack.classes
+        if not any(map(len, positions)):
             return [np.empty((0, classes), dtype=np.float32) for _ in positions]
         numbers = torch.arange(classes, device=stack.w1.device).repeat_interleave(self.recipe.adaptation_shots)
         support = rows.at(rows.places(np.stack([draws.adaptation for draws in cells]))), numbers.expand(len(cells), -1)
-        # A task of one's own may give its cells parts of unequal size: the rest of a row is not looked at.
-        padded = np.stack([np.concatenate([part, longest[len(part) :]]) for part in positions])
-        logits = self.learner.adapted_logits(stack, *support, rows.at(rows.places(padded))).float().cpu().numpy()
+        # A task of one's own may give its cells parts of unequal size.
+        logits = self.learner.adapted_logits(stack, *support, rows.at(rows.padded(positions))).float().cpu().numpy()
         return [of_cell[: len(part)] for of_cell, part in zip(logits, positions, strict=True)]
 
     def outcome_of(self, draws: Draws, test: FloatArray, validation: FloatArray) -> Outcome:

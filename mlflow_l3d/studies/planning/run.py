@@ -13,7 +13,6 @@ import pandas as pd
 
 from mlflow_l3d.analysis.planning.runs_needed import FEWEST_RUNS, ScoreVariances, best, projection, score_variances
 from mlflow_l3d.approaches.base import Approach
-from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.designs import plannable_designs
 from mlflow_l3d.designs.base import FEWEST_PILOT_COLUMNS
 from mlflow_l3d.errors import L3DError, ParameterError, logger
@@ -234,7 +233,7 @@ def projected(
     amount = next(float(each) for each in (budget.cells, budget.requests, budget.seconds) if each is not None)
     table, task = projection(variances, amount, per_run=per_run, per_example=per_example), request.setup.task
     if (unused := unused_test_examples(task)) is not None:  # else any number may be in a test set
-        table = table[table["examples"] <= unused + len(task.split(dict.fromkeys(TASK_FACTORS, 0)).test)]
+        table = table[table["examples"] <= unused + len(task.first_split.test)]
     if table.empty:
         return None, f"it does not pay for {FEWEST_RUNS} cells ({costs})."
     top = best(table)
