@@ -136,7 +136,7 @@ class MetaLearning(Approach):
         return {}
 
     def model_revision(self, model: str) -> str:
-        """Return the commit, or the hash of the files; see :func:`mlflow_l3d.approaches.models.references.resolve`."""
+        """Return the commit, or the hash of the files; see :func:`mlflow_l3d.approaches.models.resolve`."""
         return models.resolve(model).revision
 
     def numerics(self, device: str) -> Mapping[str, str]:
