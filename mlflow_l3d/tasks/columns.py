@@ -17,16 +17,7 @@ from mlflow_l3d.tasks import kinds
 from mlflow_l3d.tasks.base import Task, TaskKind
 from mlflow_l3d.tasks.identity import make_task, shorten
 from mlflow_l3d.tasks.settings import IntArray
-from mlflow_l3d.tasks.table import (
-    Column,
-    Table,
-    blank,
-    check_labels_there,
-    no_column,
-    repeated_texts,
-    spelled,
-    those,
-)
+from mlflow_l3d.tasks.table import Column, Table, blank, check_labels_there, no_column, repeated_texts, spelled, those
 
 _AS_TEXT: Final = "Name another column, or write its values in quotes in a .jsonl file."
 AUTO_TEXT: Final = (

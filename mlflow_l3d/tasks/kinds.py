@@ -17,16 +17,7 @@ from mlflow_l3d.tasks.answers import check_labels, check_sets
 from mlflow_l3d.tasks.base import KINDS, TaskKind
 from mlflow_l3d.tasks.identity import shorten
 from mlflow_l3d.tasks.settings import IntArray
-from mlflow_l3d.tasks.table import (
-    Column,
-    Table,
-    check_labels_there,
-    missing,
-    no_column,
-    spelled,
-    those,
-    wrong_row,
-)
+from mlflow_l3d.tasks.table import Column, Table, check_labels_there, missing, no_column, spelled, those, wrong_row
 
 _FEW: Final = 0.1
 """Up to this share of decimal numbers among whole ones are mistakes; scores have more (STS-B: a half)."""

@@ -187,12 +187,7 @@ class Outlook:
 
 
 def half_width_of(
-    pilot: VarianceComponents | Outlook,
-    model: TableModel,
-    *,
-    rows: int,
-    columns: int,
-    assurance: float | None = None,
+    pilot: VarianceComponents | Outlook, model: TableModel, *, rows: int, columns: int, assurance: float | None = None
 ) -> float:
     """Return the half-width within which the interval of the corrected importance stays with some probability.
 

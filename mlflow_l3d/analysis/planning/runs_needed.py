@@ -170,10 +170,7 @@ class ScoreVariances:
 
 
 def score_variances(
-    values: Sequence[FloatArray],
-    example_ids: Sequence[npt.NDArray[Any]],
-    level: Sequence[int],
-    levels: int,
+    values: Sequence[FloatArray], example_ids: Sequence[npt.NDArray[Any]], level: Sequence[int], levels: int
 ) -> ScoreVariances | None:
     """Estimate what a score is made of from runs that are independent of each other.
 

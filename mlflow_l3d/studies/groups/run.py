@@ -177,10 +177,7 @@ def evaluate_groups(
 
 
 def with_agreement(
-    study: GroupsStudy,
-    groups: Iterable[tuple[str, Kind, pd.DataFrame]],
-    notes: list[str],
-    metric: Metric | None = None,
+    study: GroupsStudy, groups: Iterable[tuple[str, Kind, pd.DataFrame]], notes: list[str], metric: Metric | None = None
 ) -> tuple[GroupsStudy, pd.DataFrame | None]:
     """Return a study with how predictions agree in each group, and the examples on which runs of the best differ most.
 

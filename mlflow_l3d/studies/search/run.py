@@ -23,13 +23,7 @@ from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import About
 from mlflow_l3d.studies.base import Study, executor_of, job_of
-from mlflow_l3d.studies.files import (
-    LEFT_OUT,
-    save_result,
-    temporary_folder,
-    write_json,
-    write_table,
-)
+from mlflow_l3d.studies.files import LEFT_OUT, save_result, temporary_folder, write_json, write_table
 from mlflow_l3d.studies.search.engine import StageRun, open_stage
 from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult, compare_held_out
 from mlflow_l3d.studies.search.optimiser import compute_importances

@@ -98,10 +98,7 @@ class Benchmark:
         labels = self._labels(raw, source)
         notes = [f"{self.name}: read from {source}", *raw.notes]
         examples = pool_examples(texts, labels, raw.parts)
-        counts = (
-            (examples.repeats, "repeated examples"),
-            (examples.contradictions, "texts with more than one label"),
-        )
+        counts = ((examples.repeats, "repeated examples"), (examples.contradictions, "texts with more than one label"))
         if left_out := " and ".join(f"{what} ({count:,})" for count, what in counts if count):
             notes.append(f"{self.name}: left out {left_out}")
         contexts = len(examples.texts) - len(raw.choices)
