@@ -1,4 +1,4 @@
-"""Models behind endpoints that speak OpenAI's protocol, vLLM, llama.cpp, Ollama or hosted ones: prompted by cells."""
+"""Prompting cell after cell with a model behind an endpoint of OpenAI's protocol: vLLM, llama.cpp, Ollama, hosted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the seeds of one task say: macro effects (scores) and micro effects (single predictions); and over tasks."""
+"""The random-seeds study of one task: macro effects (scores) and micro effects (single predictions) of the seed."""
 
 from __future__ import annotations
 
