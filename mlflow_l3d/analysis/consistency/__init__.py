@@ -1,8 +1,7 @@
 """Stability of single predictions over a whole investigation, from cells that arrive one at a time.
 
-How alike two predictions are, the modules below say: of classes, of numbers, and by a scoring function of texts, tags,
-structures and rankings. Libraries that one needs come with ``pip install 'mlflow-l3d[agreement]'`` and are imported
-where they are used.
+How alike two predictions are, other modules say. Libraries that one needs (``pip install 'mlflow-l3d[agreement]'``) are
+imported where they are used.
 """
 
 from __future__ import annotations
