@@ -192,7 +192,9 @@ class Client:
                         self.store.settle(most, cost)
                     return content
             except replies.MALFORMED as error:
-                fault = "no JSON, such as a stream" if isinstance(answer, str) else type(error).__name__
+                fault = "a page or a stream, not JSON" if isinstance(answer, str) else type(error).__name__
+                if isinstance(answer, str) and not key:  # whoever is asked first is waited for no longer
+                    break
             except L3DError:  # the budget
                 raise
             except Exception as error:  # noqa: BLE001 - sorted here
@@ -203,7 +205,8 @@ class Client:
                     raise self._final(error) from None
                 renamed = renamed | others
         where = f"{self.endpoint.base_url}{path}"
-        raise RefusedError(f"{where} gave no answer of that protocol {_READS} times ({fault}). Check base_url.")
+        times = f" {_READS} times" * (attempt > 0)
+        raise RefusedError(f"{where} gave no answer of OpenAI's protocol{times} ({fault}). Check base_url.")
 
     def _most(self, body: Mapping[str, Any]) -> float:
         """Return the most that a request can cost: no text has more tokens than bytes."""
