@@ -39,18 +39,19 @@ def difference_table(comparison: Comparison) -> Table:
     for pair in pairs:
         one = pair if isinstance(pair, Difference) else pair.found
         first, second, (difference, *joint), verdict = oriented(comparison, pair)
-        turn = -1 if first != pair.first else 1
+        turn = 1 if first == pair.first else -1
+        low, high = sorted((turn * one.low, turn * one.high))
         row = {
             **_who(pair),
             "pair": f"{first} - {second}",
             "means": " - ".join([*map(unit.text, pair.means)][::turn]) if isinstance(pair, Difference) else MISSING,
             f"difference ({unit.short})": unit.change(difference),
-            percent(comparison.level): between(*sorted((turn * one.low, turn * one.high)), unit.change),
+            percent(comparison.level): between(low, high, unit.change),
             "p": probability(one.p),
         }
         if len(comparison.differences) > 1:
-            joint = joint if isinstance(pair, Difference) else [math.nan, math.nan]
-            row |= {"all together": between(*joint, unit.change), "p adjusted": probability(pair.p_adjusted)}
+            low, high = joint if isinstance(pair, Difference) else (math.nan, math.nan)
+            row |= {"all together": between(low, high, unit.change), "p adjusted": probability(pair.p_adjusted)}
         rows.append({**row, "verdict": verdict})
     examples = " and of the test examples" if all(each.spread.examples for each in comparison.differences) else ""
     note = f"{direction_sentence(comparison)} Intervals count the luck of every factor{examples}."

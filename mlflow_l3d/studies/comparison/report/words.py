@@ -162,9 +162,8 @@ def headline(comparison: Comparison) -> str:
         return f"{lead.ahead} is the best of {len(ranks)} systems{several}, {by} ahead of {lead.other}."
     among = {pair.verdict for pair in judged(comparison) if {pair.first, pair.second} <= {*best}}
     if len(best) == len(ranks):
-        if among == {EQUIVALENT}:
-            return f"All {len(ranks)} systems are {within}."
-        return f"No difference between the {len(ranks)} systems is established{several}."
+        nothing = f"No difference between the {len(ranks)} systems is established{several}."
+        return f"All {len(ranks)} systems are {within}." if among == {EQUIVALENT} else nothing
     group = listed([names[each] for each in best], "or") if len(best) < 4 else f"one of {len(best)}"
     ending = f"; they are {within}." if among == {EQUIVALENT} else "."
     return f"The best of {len(ranks)} systems{several} is {group}{ending}"
