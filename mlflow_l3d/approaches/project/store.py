@@ -81,9 +81,8 @@ def fresh(template: Path, folder: Path, artifacts: Path, experiment: str = "") -
 
 
 def _check_ended(statuses: list[Any], what: str) -> None:
-    for (status,) in statuses:
-        if status in {"FAILED", "KILLED"}:
-            raise L3DError(f"{what} ended its MLflow run as {status}, though its exit status was 0")
+    if statuses and (status := statuses[0][0]) in {"FAILED", "KILLED"}:
+        raise L3DError(f"{what} ended its MLflow run as {status}, though its exit status was 0")
 
 
 def logged(folder: Path, run_id: str) -> tuple[Logged, dict[str, float]]:
@@ -141,11 +140,7 @@ def logged_metrics(folder: Path) -> dict[str, float]:
     """Return the last values of the metrics in the store of a folder, without those of nested runs.
 
     A metric is left out if runs logged different values of it: nobody knows which of them is the score.
-
-    Raises
-    ------
-    L3DError
-        If the last run ended as failed or killed, whatever the exit status was.
+    If the last run ended as failed or killed, that is an error, whatever the exit status was.
     """
     metrics: dict[str, float] = {}
     with suppress(sqlite3.Error), closing(sqlite3.connect(folder / STORE)) as tables:
