@@ -210,9 +210,9 @@ class Budget:
 
     def __str__(self) -> str:
         if self.cells is not None:
-            return f"{self.cells:,} cells"
+            return counted(self.cells, "cell")
         if self.requests is not None:
-            return f"{self.requests:,} requests"
+            return counted(self.requests, "request")
         if self.seconds is None:
             return "none"
         unit, size = next((each for each in (("h", 3600.0), ("min", 60.0)) if self.seconds >= each[1]), ("s", 1.0))
@@ -237,13 +237,13 @@ class Budget:
         text = str(given).strip().lower()
         if text == "none":
             return cls()
-        unit = "requests" if requests and text.endswith("requests") else "cells"
-        number = text.removesuffix(unit).strip()
+        unit = "requests" if requests and text.endswith(("request", "requests")) else "cells"
+        number = text.removesuffix(unit).removesuffix(unit[:-1]).strip()
         if number.isdigit() and number.isascii() and 0 < len(number) < 16 and int(number) > 0:
             return cls(**{unit: int(number)})
         if _TIME.fullmatch(text):
             seconds = sum(float(amount) * _UNITS[unit] for amount, unit in _PART.findall(text))
             if seconds > 0:
                 return cls(seconds=seconds)
-        counted = "cells or requests" if requests else "cells"
-        raise ParameterError("budget", given, f"must be none, a time as in 2h, 90m or 1h30m, or a number of {counted}")
+        units = "cells or requests" if requests else "cells"
+        raise ParameterError("budget", given, f"must be none, a time as in 2h, 90m or 1h30m, or a number of {units}")

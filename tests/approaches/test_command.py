@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from copy import deepcopy
 from functools import partial
 from itertools import chain
@@ -744,3 +744,19 @@ def test_scores_that_a_script_logs_by_mlflow(tmp_path, caplog):
     assert written.metrics == {"test_auc": 0.042}
     assert "f1 is not used: 2 MLflow runs of one process logged different values" in caplog.text
     assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
+
+
+@pytest.mark.parametrize(("nested", "fails"), [("NULL", True), ("'parent'", False)])
+def test_a_script_that_ends_its_own_run_as_failed_has_not_finished(tmp_path, nested, fails):
+    script = f"""
+import os, sqlite3
+tables = sqlite3.connect(os.environ["MLFLOW_TRACKING_URI"].removeprefix("sqlite:///"))
+tables.executescript("CREATE TABLE runs (run_uuid, status, start_time); INSERT INTO runs VALUES ('a', 'FAILED', 2);"
+  "INSERT INTO runs VALUES ('parent', 'FINISHED', 1); CREATE TABLE tags (run_uuid, key, value); INSERT INTO tags"
+  " SELECT 'a', 'm' || 'lflow.parentRunId', {nested} WHERE {nested} IS NOT NULL")
+print("accuracy: 0.5")
+"""
+    (tmp_path / "train.py").write_text(script)
+    approach = Command("python train.py {seed}", here=tmp_path)
+    with pytest.raises(L3DError, match="ended its MLflow run as FAILED") if fails else nullcontext():
+        assert approach.execute({"seed": 1}, resolve_hyperparameters(approach, {})).metrics == {"accuracy": 0.5}

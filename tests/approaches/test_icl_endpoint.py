@@ -568,7 +568,7 @@ def test_an_error_that_comes_as_an_answer_is_none(server, tmp_path, fault, monke
 
     monkeypatch.setattr("mlflow_l3d.approaches.icl.endpoint.client.asyncio.sleep", sleep)
     server.answer = lambda *_, **__: fault
-    with pytest.raises(RefusedError, match=r"no answer of that protocol 3 times \(upstream overloaded\). Check"):
+    with pytest.raises(RefusedError, match=r"no answer of OpenAI's protocol 3 times \(upstream overloaded\). Check"):
         asked(client_of(server, tmp_path), "a")
     assert [seconds for seconds in pauses if seconds] == [2, 4]
 
@@ -576,8 +576,18 @@ def test_an_error_that_comes_as_an_answer_is_none(server, tmp_path, fault, monke
 def test_a_stream_is_no_answer(server, tmp_path, monkeypatch):
     monkeypatch.setattr("mlflow_l3d.approaches.icl.endpoint.client._PAUSE", 0.0)
     server.faults.extend(["html"] * 3)
-    with pytest.raises(RefusedError, match=r"3 times \(no JSON, such as a stream\)"):
+    with pytest.raises(RefusedError, match=r"3 times \(a page or a stream, not JSON\)"):
         asked(client_of(server, tmp_path), "a")
+
+    async def looked_at(client: Client) -> None:
+        try:
+            await client.send("/completions", {"prompt": "a"})
+        finally:
+            await client.close()
+
+    server.faults.append("html")
+    with pytest.raises(RefusedError, match=r"/completions gave no answer of OpenAI's protocol \(a page"):  # at once
+        asyncio.run(looked_at(client_of(server, tmp_path)))
 
 
 def test_no_more_requests_are_under_way_than_asked_for(server, tmp_path):

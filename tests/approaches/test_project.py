@@ -200,7 +200,7 @@ def test_what_a_project_logs_is_the_outcome(folder, monkeypatch):
         (f"raise SystemExit('because {_OTHER_EXPERIMENT}. Make')", "name it, hyperparameters.experiment=NAME"),
         ("", "the project logged no metric where MLflow leads it, and no predictions.csv"),
         (FAST.replace("SEED", "0").replace("rmse", "loss"), "the project wrote no rmse, but loss"),
-        (FAST.replace("SEED", "0") + ENDS, "the project ended its run as FAILED, though its exit status was 0"),
+        (FAST.replace("SEED", "0") + ENDS, "the project ended its MLflow run as FAILED, though its exit status was 0"),
     ],
 )
 @pytest.mark.usefixtures("kept_store")

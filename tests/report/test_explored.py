@@ -104,7 +104,7 @@ def test_a_paper_gets_a_sentence_a_table_and_the_literature():
     analysis = simulated("crossed")
     shown = Shown(analysis)
     failed = Shown(replace(shown.analysis, cells_failed=3))
-    assert " 3 runs have no score and are left out. " in details.sentence(failed, SOURCE)
+    assert " 3 runs got no score; the others count. " in details.sentence(failed, SOURCE)
     text = details.sentence(shown, SOURCE)
     scores = 100 * shown.golden_scores
     assert (

@@ -487,10 +487,10 @@ def test_objects_of_python_have_no_command():
 def test_steps_that_only_python_can_take_are_in_words(judged):
     source = replace(SOURCE, is_typed=False)
     advice = {"undecided": Advice("more_rows", "Use 40 rows.", 40)}
-    found = replace(judged("undecided"), advice=advice, cells_failed=2)
+    found = replace(judged("undecided"), advice=advice, cells_failed=1)
     failed, more = steps(Shown(found), source)
     assert (failed.said, failed.command) == (
-        "2 runs failed. If you remove the cause, the same command trains the rest.",
+        "1 run failed. If you remove the cause, the same command trains the rest.",
         "",
     )
     assert more.said == "More runs (mitigation_runs=40) probably settle undecided; finished ones count."

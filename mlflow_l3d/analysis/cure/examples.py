@@ -87,7 +87,7 @@ def more_tests(golden_std: Range, *, luck: float, now: int, size: int) -> Predic
         Variance of a score that the choice of its `now` examples causes: of the accuracy a, ``a (1 - a) / now``, on
         average over runs; nan if unknown. Above the whole, within its interval, it is the whole.
     """
-    reason = "unknown, as all runs share their test examples, or none tell how the metric varies with them"
+    reason = "unknown, as the metric is not known for other test examples: its function is missing"
     if math.isfinite(luck):
         is_part = 0 <= luck <= max(golden_std.value, golden_std.high) ** 2
         reason = "" if is_part else "the test examples seem to cause more than all of the spread"
@@ -194,7 +194,9 @@ class _Fit(NamedTuple):
     projected: FloatArray
 
 
-def which_examples(included: Masks, scores: FloatArray, *, factor: str, groups: Array | None = None) -> GoodExamples:
+def which_examples(
+    included: Masks, scores: FloatArray, *, factor: str, groups: Array | None = None, highest: float = math.inf
+) -> GoodExamples:
     """Return the best fixed set of examples, if single examples have an effect that can be seen.
 
     Parameters
@@ -207,6 +209,8 @@ def which_examples(included: Masks, scores: FloatArray, *, factor: str, groups: 
         The factor that drew them.
     groups
         Shape (E,): the class of each example; the best set then has of each as many as runs had on average.
+    highest
+        The largest score that there can be, which no change of the mean leads beyond.
 
     Notes
     -----
@@ -244,8 +248,9 @@ def which_examples(included: Masks, scores: FloatArray, *, factor: str, groups: 
     gain = float(fit.weights @ gains)
     left = fit.variances * (change @ change - (along**2 / fit.sums).sum(axis=1)) + (gains - gain) ** 2
     half = t_quantile(len(scores) - 1) * math.sqrt(max(0.0, float(fit.weights @ left)))
-    prediction = Prediction(remedy=remedy, basis="extrapolated", mean_change=Range(gain, gain - half, gain + half))
-    return GoodExamples(r2, chosen, prediction)
+    most = highest - float(scores.mean())
+    mean_change = Range(*(min(each, most) for each in (gain, gain - half, gain + half)))
+    return GoodExamples(r2, chosen, Prediction(remedy=remedy, basis="extrapolated", mean_change=mean_change))
 
 
 def _fit(included: Masks, scores: FloatArray) -> _Fit:

@@ -85,14 +85,14 @@ def gain(found: Components) -> pd.DataFrame:
     designs = {"now": now, **{f"one more {name}": {**now, name: size + 1} for name, size in now.items()}}
     frame = pd.DataFrame([_line(name, found, design) for name, design in designs.items()])
     today = frame["mean_std"][0]
-    return frame.assign(gain=1 - frame["mean_std"] / today if today > 0 else 0.0)
+    return frame.assign(gain=1 - frame["mean_std"] / today if today != 0 else 0.0)
 
 
 def _line(name: str, found: Components, design: Mapping[str, float]) -> dict[str, Any]:
     answers = math.prod(size for part, size in design.items() if part not in _OF_ANSWER)
     variance = 0.0
     for source, own in zip(found.frame["source"], found.frame["variance"], strict=True):
-        shrinks = math.prod(found.design[part] / design[part] for part in _averages(source, design))
+        shrinks = math.prod((found.design[part] or 1) / (design[part] or 1) for part in _averages(source, design))
         variance += max(0.0, own) * found.weights[source] * shrinks
     sizes = {"answers": round(answers), "judgements": round(answers * design["judge"] * design["judgement"])}
     return {"design": name, **design, **sizes, "mean_std": math.sqrt(variance)}

@@ -240,8 +240,8 @@ def _endpoint_remarks(cells: pd.DataFrame) -> list[str]:
     """Return that an endpoint may change its answers, how it scored words, and whether its fingerprint changed."""
     if "other_fingerprint_share" not in cells:
         return []
-    same = "An endpoint may answer the same request differently"
-    lines = [f"{same}, which counts as an effect of each factor: mlflow-l3d replicate shows it."]
+    same = "An endpoint may answer the same request differently, which counts as an effect of each factor"
+    lines = [f"{same}: mlflow-l3d replicate with the same task, --model and --hyperparameters shows it."]
     if _percent(cells, "first_token") > 0:
         unseen = _percent(cells, "unseen_share")
         rest = f", of which {unseen:.1f} % were not among those that the server lists" if unseen > 0 else ""

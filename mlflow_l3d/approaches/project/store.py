@@ -37,6 +37,8 @@ client.create_run(client.create_experiment("project"))
 _LAST_METRICS: Final = """SELECT key, value, max(is_nan), count(DISTINCT value) FROM latest_metrics JOIN runs
 USING (run_uuid) WHERE run_uuid NOT IN (SELECT run_uuid FROM tags WHERE key = 'mlflow.parentRunId')
 GROUP BY key ORDER BY start_time, timestamp, key"""
+_LAST_STATUS: Final = """SELECT status FROM runs WHERE run_uuid NOT IN
+(SELECT run_uuid FROM tags WHERE key = 'mlflow.parentRunId') ORDER BY start_time DESC LIMIT 1"""
 
 
 def template(kept: Path, environment: Mapping[str, str]) -> Path:
@@ -78,6 +80,11 @@ def fresh(template: Path, folder: Path, artifacts: Path, experiment: str = "") -
     }
 
 
+def _check_ended(statuses: list[Any], what: str) -> None:
+    if statuses and (status := statuses[0][0]) in {"FAILED", "KILLED"}:
+        raise L3DError(f"{what} ended its MLflow run as {status}, though its exit status was 0")
+
+
 def logged(folder: Path, run_id: str) -> tuple[Logged, dict[str, float]]:
     """Return what a run of the store in a folder holds, without artifacts, and the last value of each finite metric.
 
@@ -91,8 +98,7 @@ def logged(folder: Path, run_id: str) -> tuple[Logged, dict[str, float]]:
         def rows(query: str, more: str = "") -> list[Any]:
             return tables.execute(f"SELECT {query} WHERE run_uuid = ? {more}", (run_id,)).fetchall()
 
-        if (status := rows("status FROM runs")[0][0]) in {"FAILED", "KILLED"}:
-            raise L3DError(f"the project ended its run as {status}, though its exit status was 0")
+        _check_ended(rows("status FROM runs"), "the project")
         last = dict(rows("key, value FROM latest_metrics", "AND NOT is_nan"))
         history = rows("key, value, timestamp, step FROM metrics", "AND NOT is_nan ORDER BY key, step, timestamp")
         params, tags = (
@@ -134,9 +140,11 @@ def logged_metrics(folder: Path) -> dict[str, float]:
     """Return the last values of the metrics in the store of a folder, without those of nested runs.
 
     A metric is left out if runs logged different values of it: nobody knows which of them is the score.
+    If the last run ended as failed or killed, that is an error, whatever the exit status was.
     """
     metrics: dict[str, float] = {}
     with suppress(sqlite3.Error), closing(sqlite3.connect(folder / STORE)) as tables:
+        _check_ended(tables.execute(_LAST_STATUS).fetchall(), "the command")
         for name, value, is_nan, count in tables.execute(_LAST_METRICS).fetchall():
             if count > 1:
                 why = f"{count} MLflow runs of one process logged different values"

@@ -93,12 +93,12 @@ def systems_of(runs: Mapping[str, Runs], metric: Metric) -> tuple[list[System], 
     for name, system in runs.items():
         if system.failed:
             every = system.failed + len(system.scores)
-            notes.append(f"{name}: {system.failed} of {every} runs failed and are left out.")
+            notes.append(f"{name}: {system.failed} of {every} runs failed; the others count.")
         chance = metric.chance_level(system.classes)
         below = 0 if chance is None else int((system.scores < chance).sum())
         if 0 < below <= len(system.scores) / 2:
             notes.append(
-                f"{name}: {below} of {len(system.scores)} runs score below chance. Few such runs change a mean a lot, "
+                f"{name}: {below} of {len(system.scores)} runs scored below chance. Few such runs change a mean a lot, "
                 "and the interval of 20 runs may then contain the truth in only nine of ten cases."
             )
     scores, seeds, tables = zip(*((each.scores, each.seeds, each.predictions) for each in runs.values()), strict=True)

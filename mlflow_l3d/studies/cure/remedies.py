@@ -28,6 +28,7 @@ from mlflow_l3d.studies.gate.golden import GoldenRequest
 from mlflow_l3d.studies.investigation.remedies import MemberRows, predicted
 from mlflow_l3d.studies.request import context_of
 from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.resolve import unused_test_examples
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, finished_cells, search
 from mlflow_l3d.tracking.connection import Client, Run
@@ -209,9 +210,12 @@ def data_remedies(gathered: Gathered, task: Task | None) -> Iterator[Prediction]
     `task` is None if the data are not here, so that nobody knows which examples a run trained on.
     """
     members = gathered.members
-    if (test_size := members.test_size) and gathered.spread.value > 0:
+    if (test_size := members.test_size) and gathered.spread.value > 0 and members.draw_tests:
         luck = members.luck_of_tests(gathered.metric, gathered.classes)
-        yield more_tests(gathered.spread, luck=luck, now=test_size, size=2 * test_size)
+        made = more_tests(gathered.spread, luck=luck, now=test_size, size=2 * test_size)
+        unused = unused_test_examples(task) if task is not None else None
+        lacking = f" (the data have no {2 * test_size:,})" * (unused is not None and unused < test_size)
+        yield replace(made, remedy=replace(made.remedy, words=made.remedy.words + lacking))
     seeds, cells = [f"seed.{name}" for name in TASK_FACTORS], gathered.cells
     if task is not None and len(task) and {*seeds} <= {*cells} and len(cells[seeds].drop_duplicates()) > 1:
         yield _best_examples(gathered, task, seeds)
@@ -258,5 +262,8 @@ def _best_examples(gathered: Gathered, task: Task, columns: list[str]) -> Predic
         included[row, task.split(dict(zip(TASK_FACTORS, map(int, seeds), strict=True))).train] = True
     used = included.any(axis=0)
     groups = task.labels[used] if task.class_names else None
-    signed = gathered.metric.sign * scores.to_numpy(dtype=np.float64)
-    return which_examples(included[:, used], signed, factor="label_selection", groups=groups).prediction
+    sign = gathered.metric.sign
+    signed, highest = sign * scores.to_numpy(dtype=np.float64), max(sign * end for end in gathered.metric.range)
+    made = which_examples(included[:, used], signed, factor="label_selection", groups=groups, highest=highest)
+    value, *ends = (sign * each for each in made.prediction.mean_change)
+    return replace(made.prediction, mean_change=Range(value, *sorted(ends)))

@@ -92,8 +92,8 @@ class Deletion:
         if not self.runs:
             return "nothing was deleted"
         return (
-            f"{self.runs} runs deleted. Until `mlflow gc` they can be restored: in MLflow's list of runs under State: "
-            "Deleted, or one by one with mlflow.MlflowClient().restore_run(RUN_ID)."
+            f"{counted(self.runs, 'run')} deleted. Until `mlflow gc` they can be restored: in MLflow's list of "
+            "runs under State: Deleted, or one by one with mlflow.MlflowClient().restore_run(RUN_ID)."
         )
 
 

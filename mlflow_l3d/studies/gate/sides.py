@@ -86,10 +86,6 @@ class Side:
         scores: FloatArray = self.cells.loc[self.cells.index < MOST_AUTO, metric].to_numpy(dtype=np.float64)
         return scores[np.isfinite(scores)]
 
-    def first_predictions(self, client: Client) -> Iterator[pd.DataFrame | None]:
-        """Yield the predictions of two of its runs, or of a study of its seed."""
-        return self.predictions(client, [*self.cells.index[:2]])
-
     def predictions(self, client: Client, runs: int | list[int]) -> Iterator[pd.DataFrame | None]:
         """Yield the predictions of the first `runs` golden runs or those with these numbers, None if one has none."""
         cells = self.cells.reindex(range(runs) if isinstance(runs, int) else runs)
@@ -191,7 +187,10 @@ def changed_side(text: object, baseline: Side, client: Client, **machine: str) -
         if candidate.request is not None and "hyperparameters" in document:
             differences = differences_from(document, candidate.request)
             return replace(candidate, title=", ".join(differences) or candidate.title, changes=differences)
-        return candidate
+        own, theirs = (side.document.get("hyperparameters", {}) for side in (baseline, candidate))
+        is_alike = own.keys() == theirs.keys()
+        texts = [f"{name}={value}" for name, value in theirs.items() if is_alike and own[name] != value]
+        return replace(candidate, title=", ".join(texts) or candidate.title)
     changes = typed_changes(text)
     if "hyperparameters" not in document:
         allowed = "is what differs from the baseline, whose run does not say how it was made"

@@ -11,6 +11,7 @@ import pandas as pd
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.values import pairs
+from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import About, heading, version_words
 from mlflow_l3d.studies.base import ProjectRun, Study, origin, say
@@ -75,9 +76,9 @@ class FilesEvaluation(OnOneScreen):
     @built_once
     def report(self) -> Document:
         """Return the result as people read it."""
-        left_out = len(self.problems)
+        left_out, there = len(self.problems), f"{counted(self.written, 'run')} written, {self.skipped} there before"
         advice = f"; {left_out} left out, see above: the same command after the fix writes only these" * bool(left_out)
-        lines = [f"{self.written} runs written, {self.skipped} there before{advice}", *self.about.source.lines]
+        lines = [f"{there}{advice}", *self.about.source.lines]
         if isinstance(self.study, GroupsStudy):
             counts = dict.fromkeys(("found", "used"), len(self.study.runs))
             return groups_document(self.study, counts, self.examples, **vars(self.about), lines=lines)

@@ -238,6 +238,8 @@ def parse_seeds(asked: int | str | Sequence[int]) -> tuple[int, ...]:
     parts = text.strip().strip("[]()").split(",")
     if len(parts) == 1:
         first, second = PAPER_SEEDS[:2]
+        if text.strip() == "1":
+            raise ParameterError("seeds", 1, "is too few: one run shows no luck", "Name two or more, or a list: 42,52.")
         count = Whole(2, MOST_SEEDS).number("seeds", parts[0].strip())
         return tuple(first + number * (second - first) for number in range(count))
     return check_seeds([Whole(0).number("seeds", part.strip() or text) for part in parts])

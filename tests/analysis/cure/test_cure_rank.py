@@ -133,8 +133,8 @@ def test_more_test_examples_remove_their_own_luck_alone() -> None:
     assert more_tests(GOLDEN, luck=0.01, now=100, size=400).basis == "unknown"
     whole = more_tests(GOLDEN, luck=GOLDEN.high**2, now=100, size=400)  # within the interval: about all
     assert whole.std.value == pytest.approx(GOLDEN.value / 2)
-    shared = more_tests(GOLDEN, luck=math.nan, now=100, size=400)
-    assert shared.reason.startswith("unknown, as all runs share their test examples")
+    unknown = more_tests(GOLDEN, luck=math.nan, now=100, size=400)
+    assert unknown.reason.startswith("unknown, as the metric is not known for other test examples")
 
 
 @pytest.mark.parametrize("signal", [0.0, 0.5])
@@ -155,6 +155,8 @@ def test_good_examples_are_named_only_if_runs_show_them(signal: float) -> None:
         assert [(found.best < 15).sum(), (found.best >= 15).sum()] == [3, 3]
         gains.append(found.prediction.mean_change.value)
         truths.append(effects[found.best].sum() - included.mean(axis=0) @ effects)
+        short = which_examples(included, scores, factor="sample_choice", highest=scores.mean() + 0.1).prediction
+        assert short.mean_change.value == short.mean_change.high == pytest.approx(0.1)  # no mean is above the best
     if signal:
         assert np.mean(gains) == pytest.approx(np.mean(truths), rel=0.15)
     short = which_examples(included[:20], scores[:20], factor="sample_choice")

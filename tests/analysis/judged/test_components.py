@@ -301,6 +301,7 @@ def test_gains_are_those_of_the_variances(random):
 def test_nothing_is_promised_of_what_is_not_known(random):
     confounded = gain(components(App().draw(random, 20, 1))).set_index("design")
     assert confounded["gain"]["one more repeat"] == 0  # nothing is known of answers
+    assert gain(components(App().draw(random, 20, 1)[:0]))["gain"].isna().all()  # of no judgement at all
 
 
 def test_variances_of_shares_are_at_most_a_quarter():

@@ -16,7 +16,7 @@ from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.comparison.report import comparison_document, first_table, score_strips
-from mlflow_l3d.studies.comparison.report.tables import luck_table
+from mlflow_l3d.studies.comparison.report.tables import difference_table, luck_table
 from mlflow_l3d.studies.comparison.report.words import (
     ComparedParent,
     advice_on,
@@ -91,6 +91,10 @@ def test_headline_names_the_winner_first_if_it_is_the_second():
     table = first_table(found)
     assert (table.rows[0][0], table.kinds) == ("B - A", ("better",))
     assert table.rows[0][-1].startswith("+10.0\n(+")
+    turned, given = (
+        difference_table(among(rows)).rows for rows in ({"A": APART, "B": FIRST}, {"B": FIRST, "A": APART})
+    )
+    assert turned == given  # both tables have the signs of the headline
 
 
 @pytest.mark.parametrize(

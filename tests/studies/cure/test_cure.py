@@ -280,7 +280,7 @@ def test_only_other_sizes_of_the_same_data_show_what_more_labels_do(monkeypatch:
 
 def test_what_other_numbers_of_examples_do_has_a_row_or_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remedies, "_scores_by_size", lambda *_: {})
-    members = SimpleNamespace(test_size=100, luck_of_tests=lambda *_: 0.0016)
+    members = SimpleNamespace(test_size=100, luck_of_tests=lambda *_: 0.0016, draw_tests=True)
     gathered: Any = SimpleNamespace(
         parent=SimpleNamespace(data=SimpleNamespace(params={"num_labelled": "20"})),
         importances={"a": None},
@@ -293,8 +293,10 @@ def test_what_other_numbers_of_examples_do_has_a_row_or_a_reason(monkeypatch: py
     (labels,) = remedies.labels_remedy(cast("Any", None), gathered, None, np.zeros(0))  # nothing can be trained here
     (tests,) = remedies.data_remedies(gathered, generate(60))
     assert labels.reason.endswith("A second one shows it: mlflow-l3d investigate ... --num-labelled 40")
-    assert remedy_words(tests.remedy) == "200 test examples in place of 100"
+    assert remedy_words(tests.remedy) == "200 test examples in place of 100 (the data have no 200)"
     assert tests.std.value == pytest.approx(math.sqrt(0.0017))
+    members.draw_tests = False  # shared test examples are no luck of these runs
+    assert not [*remedies.data_remedies(gathered, generate(60))]
 
 
 @pytest.mark.parametrize(

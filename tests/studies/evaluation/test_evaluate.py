@@ -174,8 +174,8 @@ def test_a_study_that_was_killed_has_no_failed_runs_and_is_no_baseline(done: tup
             with pytest.raises(ParameterError, match=line):
                 study()
     (step, *_), said = found.report().steps, found.cited()
-    assert step.text == "2 runs have no score: they did not finish. The same command trains them:"
-    assert " 2 runs have no score and are left out. " in said
+    assert step.text == "2 runs got no score: they did not finish. The same command trains them:"
+    assert " 2 runs got no score; the others count. " in said
     assert "failed" not in said
     assert "The study has not finished: its command continues it." in found.summary()
 
@@ -183,9 +183,9 @@ def test_a_study_that_was_killed_has_no_failed_runs_and_is_no_baseline(done: tup
 def test_runs_without_a_score_failed_or_did_not_finish() -> None:
     cells = pd.DataFrame({"status": ["FAILED", "FAILED", "FINISHED", "KILLED"]})
     said = Runs(cells=cells).without_score(Analysis(named("accuracy"), {}, cells_failed=3))
-    assert said == "3 runs have no score: 2 failed, 1 did not finish. The same command trains them:"
+    assert said == "3 runs got no score: 2 failed, 1 did not finish. The same command trains them:"
     said = Runs().without_score(Analysis(named("accuracy"), {}, cells_failed=5, cells_deleted=2))
-    assert said == "5 runs have no score: 3 failed, 2 were deleted. The same command trains them:"
+    assert said == "5 runs got no score: 3 failed, 2 were deleted. The same command trains them:"
 
 
 def test_a_stored_score_of_all_classes_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +206,7 @@ def test_cells_of_other_studies_are_told_of_before_and_after_they_are_deleted(
         assert f"; other finished studies lose 4 cells (run {second.run_id})." in caplog.text
         found = evaluate(second.run_id)
     (step, *_) = found.report().steps
-    assert step.text == "4 runs have no score: they were deleted. The same command trains them:"
+    assert step.text == "4 runs got no score: they were deleted. The same command trains them:"
     caplog.clear()
     with place.entered():
         delete(second.run_id)

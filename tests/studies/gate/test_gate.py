@@ -70,7 +70,8 @@ def test_a_lower_loss_of_the_candidate_is_better(
             runs.append(investigate(factor="data_order", **more, **sizes))
         sides: dict[str, Any] = {"baseline": runs[0].run_id, "candidate": runs[1].run_id}
         sides |= {"smallest_effect": 0.01, "most_runs": 6}
-        assert gate(metric=metric, **sides).answer.decision == decision
+        answer = gate(metric=metric, **sides).answer
+        assert (answer.decision, answer.candidate) == (decision, f"shift={shift}")
         turned = {**sides, "baseline": runs[1].run_id, "candidate": runs[0].run_id}
         assert gate(metric=metric, **turned).answer.decision == OPPOSITE[decision]
         with pytest.raises(

@@ -504,6 +504,8 @@ def test_the_tool_is_recognised_by_its_files(tmp_path: Path):
         (tmp_path / "notes" / name).write_text(text, encoding="utf-8")
     with pytest.raises(ParameterError, match="files of inspect and promptfoo"):
         tool_of(tmp_path / "notes", "auto")
+    (tmp_path / "table.parquet").touch()
+    assert tool_of(tmp_path / "table.parquet", "auto") == "csv"
 
 
 def test_unknown_columns_are_parameters():

@@ -472,7 +472,7 @@ def toy_file(folder: Path, *, split: bool = True, number: bool = False) -> Path:
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        (["--seeds", "1"], "seeds=1: must be a whole number from 2"),
+        (["--seeds", "1"], "seeds=1: is too few: one run shows no luck. Name two or more"),
         (["--seeds", "42,42"], "seeds=42: must occur once"),
         (["--validation-fraction", "1"], "validation_fraction=1: must be a number from 0 to below 1"),
         (["--validation-fraction", "some"], "validation_fraction=some: must be"),
@@ -578,7 +578,7 @@ def test_run_of_mlflow_that_is_refused_is_failed(place: Place, monkeypatch: pyte
         assert cli.main(["seeds", "--approach", "synthetic", "--seeds", "1"]) == 2
     run = place.client.get_run(project_run)
     assert run.info.status == "FAILED"
-    assert "must be a whole number from 2" in run.data.tags["l3d.error"]
+    assert "seeds=1: is too few" in run.data.tags["l3d.error"]
 
 
 @pytest.mark.slow

@@ -142,7 +142,7 @@ class Client:
         except Exception as error:  # noqa: BLE001 - sorted below
             if replies.lacks_models(error):
                 return []
-            final = self._final(error)
+            final = replies.final_error(error, self.endpoint.base_url, self._secret)
             raise final if isinstance(final, EndpointError) else EndpointError(str(final)) from None
         rows = answer.get("data") if isinstance(answer, Mapping) else None
         return [row for row in rows or () if isinstance(row, Mapping)]
@@ -192,7 +192,9 @@ class Client:
                         self.store.settle(most, cost)
                     return content
             except replies.MALFORMED as error:
-                fault = "no JSON, such as a stream" if isinstance(answer, str) else type(error).__name__
+                fault = "a page or a stream, not JSON" if isinstance(answer, str) else type(error).__name__
+                if isinstance(answer, str) and not key:  # whoever is asked first is waited for no longer
+                    break
             except L3DError:  # the budget
                 raise
             except Exception as error:  # noqa: BLE001 - sorted here
@@ -200,10 +202,11 @@ class Client:
                 words = re.findall(r"\w+", refusal) if replies.status_of(error) in replies.BAD_REQUESTS else []
                 others = {name: new for name, new in _INSTEAD.items() if (new or name) in words and name not in renamed}
                 if attempt + 1 == _READS or not (others or replies.is_limit_that_passes(error)):
-                    raise self._final(error) from None
+                    raise replies.final_error(error, self.endpoint.base_url, self._secret) from None
                 renamed = renamed | others
         where = f"{self.endpoint.base_url}{path}"
-        raise RefusedError(f"{where} gave no answer of that protocol {_READS} times ({fault}). Check base_url.")
+        times = f" {_READS} times" * (attempt > 0)
+        raise RefusedError(f"{where} gave no answer of OpenAI's protocol{times} ({fault}). Check base_url.")
 
     def _most(self, body: Mapping[str, Any]) -> float:
         """Return the most that a request can cost: no text has more tokens than bytes."""
@@ -219,9 +222,6 @@ class Client:
 
     def _price(self, asked: int, answered: int) -> float:
         return (asked * self.endpoint.prices[0] + answered * self.endpoint.prices[1]) / 1e6
-
-    def _final(self, error: Exception) -> L3DError:
-        return replies.final_error(error, self.endpoint.base_url, self._secret)
 
 
 def texts_of(body: Mapping[str, Any]) -> list[bytes]:

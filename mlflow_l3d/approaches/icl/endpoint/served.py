@@ -160,7 +160,7 @@ async def _tried(client: Client, recipe: Recipe, description: str, *, chat: bool
     try:
         replies.written(reply)
     except replies.MALFORMED:
-        raise RefusedError(f"{client.endpoint.base_url}{path} gave no answer of that protocol") from None
+        raise RefusedError(f"{client.endpoint.base_url}{path} gave no answer of OpenAI's protocol") from None
     return served(reply, "nothing", 0, refusal)
 
 

@@ -95,8 +95,7 @@ def first_table(comparison: Comparison) -> Table:
     if len(pairs) > _MOST:
         best = words.overall_ranks(comparison)[0].system
         pairs = [pair for pair in words.judged(comparison) if best in (pair.first, pair.second)][:_MOST]
-    behind = [comparison.metric.sign * words.limits(pair)[0] < 0 for pair in pairs]  # the better of a pair comes first
-    views = [words.oriented(pair, behind[0] if by_task else each) for pair, each in zip(pairs, behind, strict=True)]
+    views = [words.oriented(comparison, pair) for pair in pairs]
     margin = 0.0 if math.isnan(comparison.smallest_effect) else unit.scale * comparison.smallest_effect
     axis = Axis.over([0.0, margin, -margin, *(unit.scale * end for *_, ends, _ in views for end in ends)], ticks=4)
     rows = []

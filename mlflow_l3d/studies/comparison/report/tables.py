@@ -23,7 +23,7 @@ from mlflow_l3d.report.numbers import (
     with_limits,
 )
 from mlflow_l3d.report.table import Table
-from mlflow_l3d.studies.comparison.report.words import advice_on
+from mlflow_l3d.studies.comparison.report.words import advice_on, oriented
 
 
 def direction_sentence(comparison: Comparison) -> str:
@@ -38,17 +38,21 @@ def difference_table(comparison: Comparison) -> Table:
     pairs: list[Difference | TaskMean] = [*comparison.differences, *comparison.over_tasks]
     for pair in pairs:
         one = pair if isinstance(pair, Difference) else pair.found
+        first, second, (difference, *joint), verdict = oriented(comparison, pair)
+        turn = 1 if first == pair.first else -1
+        low, high = sorted((turn * one.low, turn * one.high))
         row = {
             **_who(pair),
-            "means": " - ".join(map(unit.text, pair.means)) if isinstance(pair, Difference) else MISSING,
-            f"difference ({unit.short})": unit.change(one.difference),
-            percent(comparison.level): between(one.low, one.high, unit.change),
+            "pair": f"{first} - {second}",
+            "means": " - ".join([*map(unit.text, pair.means)][::turn]) if isinstance(pair, Difference) else MISSING,
+            f"difference ({unit.short})": unit.change(difference),
+            percent(comparison.level): between(low, high, unit.change),
             "p": probability(one.p),
         }
         if len(comparison.differences) > 1:
-            joint = (pair.joint_low, pair.joint_high) if isinstance(pair, Difference) else (math.nan, math.nan)
-            row |= {"all together": between(*joint, unit.change), "p adjusted": probability(pair.p_adjusted)}
-        rows.append({**row, "verdict": pair.verdict})
+            low, high = joint if isinstance(pair, Difference) else (math.nan, math.nan)
+            row |= {"all together": between(low, high, unit.change), "p adjusted": probability(pair.p_adjusted)}
+        rows.append({**row, "verdict": verdict})
     examples = " and of the test examples" if all(each.spread.examples for each in comparison.differences) else ""
     note = f"{direction_sentence(comparison)} Intervals count the luck of every factor{examples}."
     if len(comparison.differences) > 1:

@@ -54,10 +54,11 @@ def limits(pair: Difference | TaskMean) -> tuple[float, float, float]:
     return pair.found.difference, pair.found.low, pair.found.high
 
 
-def oriented(pair: Difference | TaskMean, turned: bool) -> tuple[str, str, tuple[float, float, float], str]:
-    """Return both names, the difference with its interval, and the verdict; of a pair that is turned around, or not."""
+def oriented(comparison: Comparison, pair: Difference | TaskMean) -> tuple[str, str, tuple[float, float, float], str]:
+    """Return both names, the better over all tasks first, the difference with its interval, and the verdict."""
     value, low, high = limits(pair)
-    if not turned:
+    whole = next(each for each in judged(comparison) if (each.first, each.second) == (pair.first, pair.second))
+    if not comparison.metric.sign * limits(whole)[0] < 0:
         return pair.first, pair.second, (value, low, high), pair.verdict
     verdict = {"better": "worse", "worse": "better"}.get(pair.verdict, pair.verdict)
     return pair.second, pair.first, (-value, -high, -low), verdict
@@ -68,10 +69,9 @@ def leading(comparison: Comparison) -> Lead:
     names, sign = short_names(comparison), comparison.metric.sign
     best = {each.system for each in sorted(overall_ranks(comparison), key=lambda each: each.low)[:2]}
     pair = next(pair for pair in judged(comparison) if {pair.first, pair.second} == best)
-    turned = sign * limits(pair)[0] < 0
-    ahead, other, (value, *ends), _ = oriented(pair, turned)
+    ahead, other, (value, *ends), _ = oriented(comparison, pair)
     low, high = sorted(sign * end for end in ends)
-    return Lead(names[ahead], names[other], abs(value), low, high, pair, turned)
+    return Lead(names[ahead], names[other], abs(value), low, high, pair, ahead != pair.first)
 
 
 def overall_ranks(comparison: Comparison) -> list[Rank]:
@@ -162,9 +162,8 @@ def headline(comparison: Comparison) -> str:
         return f"{lead.ahead} is the best of {len(ranks)} systems{several}, {by} ahead of {lead.other}."
     among = {pair.verdict for pair in judged(comparison) if {pair.first, pair.second} <= {*best}}
     if len(best) == len(ranks):
-        if among == {EQUIVALENT}:
-            return f"All {len(ranks)} systems are {within}."
-        return f"No difference between the {len(ranks)} systems is established{several}."
+        nothing = f"No difference between the {len(ranks)} systems is established{several}."
+        return f"All {len(ranks)} systems are {within}." if among == {EQUIVALENT} else nothing
     group = listed([names[each] for each in best], "or") if len(best) < 4 else f"one of {len(best)}"
     ending = f"; they are {within}." if among == {EQUIVALENT} else "."
     return f"The best of {len(ranks)} systems{several} is {group}{ending}"

@@ -53,7 +53,7 @@ FORMATS: Final[Mapping[str, Format]] = {
     "inspect": Format(("*.eval", "*.json"), apps.read_inspect, ('"eval":',), "epoch"),
     "promptfoo": Format(("*.json",), apps.read_promptfoo, ('"evalId":', '{"results":{"version":'), "repeat"),
     "tau-bench": Format(("*.json",), apps.read_tau_bench, ('[{"task_id":', '"num_trials":'), "trial"),
-    "csv": Format(("*.csv", "*.tsv", "*.jsonl"), csv_file.read),
+    "csv": Format(("*.csv", "*.tsv", "*.jsonl", "*.parquet"), csv_file.read),
 }
 """Value of ``--from`` -> format of the files."""
 

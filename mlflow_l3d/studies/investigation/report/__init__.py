@@ -87,7 +87,7 @@ def investigation_document(
         Section("Cite this", [Snippet("cite.html", {"parts": citations(shown, source)})], name="cite"),
     ]
     assumed = [note] if (note := assumed_direction(analysis.metric)) else []
-    failed = [f"{analysis.cells_failed} cells of the plan have no score."] if analysis.cells_failed else []
+    failed = [f"{counted(analysis.cells_failed, 'cell')} of the plan got no score."] if analysis.cells_failed else []
     return Document(
         title=title,
         headline=headline(shown),
@@ -139,7 +139,7 @@ def _short_notes(shown: Shown) -> list[str]:
     failed = shown.analysis.cells_failed
     golden = ", golden runs included," if shown.golden_runs == "golden runs" else ""
     warnings = [check for check in by_code(shown.analysis.checks) if check.severity == "warning"]
-    notes = [f"{failed} runs of the plan{golden} have no score; the verdicts are from the rest."] if failed else []
+    notes = [f"{counted(failed, 'run')}{golden} got no score; the verdicts are from the rest."] if failed else []
     if (group := stable_group(shown)) is not None and group.unparsed_share > 0.02:
         notes.append(f"{points(group.unparsed_share, 1)} % of {group.runs} runs' predictions are unreadable, so wrong.")
     if warnings:

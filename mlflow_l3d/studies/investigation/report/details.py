@@ -241,7 +241,7 @@ def sentence(shown: Shown, source: Source) -> str:
         what = f"Shares of the variance of the score, interactions included{level}{together}"
         parts += [f"{what}: {'; '.join(said)}.", *map(_plain, too_narrow(shown.analysis))]
     if failed := shown.analysis.cells_failed:
-        parts.append(f"{failed:,} runs have no score and are left out.")
+        parts.append(f"{counted(failed, 'run')} got no score; the others count.")
     if (collapse := shown.analysis.collapse) is not None and collapse.collapsed:
         parts.append(f"{collapse.collapsed:,} of {collapse.runs:,} {shown.golden_runs} scored below chance.")
     group = shown.analysis.reported_agreement("golden")

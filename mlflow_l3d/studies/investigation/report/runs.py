@@ -74,11 +74,11 @@ class Runs:
         missing, statuses = analysis.cells_failed, self.cells.get("status")
         failed = missing if statuses is None else int(statuses.eq("FAILED").sum())
         if (deleted := min(analysis.cells_deleted, missing)) == 0 and failed >= missing:
-            return f"{missing} runs failed. {RETRY}"
+            return f"{counted(missing, 'run')} failed. {RETRY}"
         failed = min(failed, missing - deleted)
         whys = ((failed, "failed"), (deleted, "were deleted"), (missing - failed - deleted, "did not finish"))
         parts = [f"{'they' if number == missing else number} {what}" for number, what in whys if number]
-        return f"{missing} runs have no score: {', '.join(parts)}. The same command trains them:"
+        return f"{counted(missing, 'run')} got no score: {', '.join(parts)}. The same command trains them:"
 
     def run_ids(self, positions: Iterable[int | None]) -> list[str]:
         """Return run ids; empty texts for unknown runs."""
