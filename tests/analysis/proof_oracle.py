@@ -252,8 +252,3 @@ def rows_of_epsilon(table: np.ndarray, golden: np.ndarray, epsilon: float, start
         if all(abs(now - before) < epsilon for now, before in zip(at(rows), at(rows - 1), strict=True)):
             return rows
     return None
-
-
-def shrinkage(columns: int) -> float:
-    """E[sample std with ddof=0] / sigma of normal scores."""
-    return math.sqrt(2 / columns) * math.exp(math.lgamma(columns / 2) - math.lgamma((columns - 1) / 2))

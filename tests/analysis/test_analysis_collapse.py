@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from drawn_tables import drawn
 
 from mlflow_l3d.analysis.importance.tables import Tables, uncollapsed
 from mlflow_l3d.analysis.importance.verdicts import Verdict
@@ -17,7 +18,6 @@ from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.report.words import answers
 
 CHANCE = 0.5
-VARIANCES = (0.5, 0.25, 0.25)
 
 
 def cells(table, golden, phase="investigation"):
@@ -29,11 +29,8 @@ def cells(table, golden, phase="investigation"):
     return pd.DataFrame(rows)
 
 
-def drawn(generator, rows=20, columns=10, *, nested=False):
-    b, a, ab = np.sqrt(VARIANCES)
-    own = generator.standard_normal((rows if nested else 1, columns))
-    both = generator.standard_normal((rows, columns))
-    return 0.8 + 0.02 * (b * generator.standard_normal((rows, 1)) + a * own + ab * both)
+def drawn_scores(generator, rows=20, columns=10, *, nested=False):
+    return 0.8 + 0.02 * drawn(generator, (rows, columns), (0.5, 0.5) if nested else (0.5, 0.25, 0.25))
 
 
 def planned(**more):
@@ -54,7 +51,9 @@ def test_wilson_by_hand():
 
 def test_nothing_is_said_where_no_run_collapsed():
     generator = np.random.default_rng(0)
-    found = analyse(cells(drawn(generator), 0.8 + 0.02 * generator.standard_normal(50)), planned(), metric="accuracy")
+    found = analyse(
+        cells(drawn_scores(generator), 0.8 + 0.02 * generator.standard_normal(50)), planned(), metric="accuracy"
+    )
     assert found.collapse is None
     assert not [name for name in found.metrics() if "collapse" in name and not name.startswith("collapsed_share")]
     assert collapse_table(Shown(found)) is None
@@ -62,7 +61,7 @@ def test_nothing_is_said_where_no_run_collapsed():
 
 def test_columns_that_collapse_are_the_doing_of_the_factor_and_the_rest_is_a_table_without_them():
     generator = np.random.default_rng(1)
-    table, golden = drawn(generator), 0.8 + 0.02 * generator.standard_normal(200)
+    table, golden = drawn_scores(generator), 0.8 + 0.02 * generator.standard_normal(200)
     down, low = table.copy(), golden.copy()
     down[:, [2, 7]] = 0.3
     low[:30] = 0.3
@@ -96,7 +95,7 @@ def test_columns_that_collapse_are_the_doing_of_the_factor_and_the_rest_is_a_tab
 
 def test_rows_that_collapse_are_the_doing_of_the_others():
     generator = np.random.default_rng(2)
-    table = drawn(generator)
+    table = drawn_scores(generator)
     table[[1, 5, 6]] = 0.3
     found = analyse(cells(table, 0.8 + 0.02 * generator.standard_normal(50)), planned(), metric="accuracy")
     assert found.collapse is not None
@@ -113,7 +112,7 @@ def test_the_interval_of_the_rest_covers_and_that_of_the_whole_does_not(design, 
     shape = {"cells": (20, 10), "rows": (20, 1), "columns": (20 if nested else 1, 10)}[kind]
     held, whole, count = 0, 0, 120
     for number in range(count):
-        table = drawn(generator, nested=nested)
+        table = drawn_scores(generator, nested=nested)
         table[np.broadcast_to(generator.random(shape) < 0.1, table.shape)] = 0.3
         golden = np.where(generator.random(200) < 0.1, 0.3, 0.8 + 0.02 * generator.standard_normal(200))
         parts = uncollapsed(table, CHANCE), table
@@ -130,7 +129,7 @@ def test_the_interval_of_the_rest_covers_and_that_of_the_whole_does_not(design, 
 
 def test_a_factor_is_undecided_where_runs_collapse_and_says_what_holds_for_the_others():
     generator = np.random.default_rng(4)
-    table, golden = drawn(generator), 0.8 + 0.02 * generator.standard_normal(200)
+    table, golden = drawn_scores(generator), 0.8 + 0.02 * generator.standard_normal(200)
     table[:, 2] = golden[:30] = 0.3
     found = analyse(cells(table, np.where(np.arange(200) < 30, 0.3, golden)), planned(), metric="accuracy")
     shown = Shown(found)
@@ -147,14 +146,16 @@ def test_long_tails_are_those_of_the_runs_that_did_not_collapse():
     generator = np.random.default_rng(5)
     golden = 0.8 + 0.02 * generator.standard_normal(200)
     golden[:10] = 0.3
-    collapsed = analyse(cells(drawn(generator), golden), planned(), metric="accuracy")
+    collapsed = analyse(cells(drawn_scores(generator), golden), planned(), metric="accuracy")
     assert "L3D013" not in {check.code for check in collapsed.checks}
-    assert "L3D013" in {check.code for check in analyse(cells(drawn(generator), golden), metric="accuracy").checks}
+    assert "L3D013" in {
+        check.code for check in analyse(cells(drawn_scores(generator), golden), metric="accuracy").checks
+    }
 
 
 def test_a_model_hardly_better_than_chance_has_a_tail_and_no_two_parts():
     generator = np.random.default_rng(6)
-    table, golden = drawn(generator) - 0.26, 0.54 + 0.02 * generator.standard_normal(200)
+    table, golden = drawn_scores(generator) - 0.26, 0.54 + 0.02 * generator.standard_normal(200)
     found = analyse(cells(table, golden), planned(), metric="accuracy")
     assert "L3D005" in {check.code for check in found.checks}
     assert found.collapse is None
@@ -171,7 +172,7 @@ def test_without_a_table_the_golden_runs_alone_have_two_parts():
 
 def test_a_factor_decides_which_runs_collapse_only_where_its_interval_says_so():
     generator = np.random.default_rng(8)
-    table, golden = drawn(generator, rows=5, columns=3), 0.8 + 0.02 * generator.standard_normal(30)
+    table, golden = drawn_scores(generator, rows=5, columns=3), 0.8 + 0.02 * generator.standard_normal(30)
     table[0, 0] = 0.3
     found = analyse(cells(table, golden), planned(), metric="accuracy")
     cause = found.collapse.causes["f"]
@@ -183,7 +184,7 @@ def test_a_factor_decides_which_runs_collapse_only_where_its_interval_says_so():
 
 def test_the_few_others_of_a_model_that_scores_below_chance_are_no_other_kind_of_run():
     generator = np.random.default_rng(9)
-    table, golden = drawn(generator) - 0.5, 0.3 + 0.02 * generator.standard_normal(60)
+    table, golden = drawn_scores(generator) - 0.5, 0.3 + 0.02 * generator.standard_normal(60)
     table[0, 0], golden[:2] = 0.54, (0.53, 0.54)
     found = analyse(cells(table, golden), planned(), metric="accuracy")
     assert "L3D005" in {check.code for check in found.checks}

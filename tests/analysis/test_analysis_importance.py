@@ -7,21 +7,17 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from drawn_tables import drawn
 from numpy.testing import assert_allclose
 
+from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED
 from mlflow_l3d.analysis.importance.importance import PATH_COLUMNS, importance, importance_path
 
 NUMBERS = PATH_COLUMNS[1:]
 
 
-def additive_table(seed, rows, columns, mitigated=1.0, main=0.5, interaction=0.5):
-    generator = np.random.default_rng(seed)
-    return (
-        0.7
-        + 0.02 * mitigated * generator.standard_normal((rows, 1))
-        + 0.02 * main * generator.standard_normal((1, columns))
-        + 0.02 * interaction * generator.standard_normal((rows, columns))
-    )
+def additive_table(seed, rows, columns):
+    return 0.7 + 0.02 * drawn(np.random.default_rng(seed), (rows, columns), (1.0, 0.25, 0.25))
 
 
 @pytest.mark.parametrize(
@@ -101,11 +97,7 @@ def test_rows_without_effect():
     table = np.repeat(np.linspace(0.1, 0.9, 7)[None, :], 5, axis=0)
     found = importance(table, table[0])
     assert found.importance == pytest.approx(1)
-    assert (found.importance_corrected, found.importance_corrected_ci_low, found.importance_corrected_ci_high) == (
-        1,
-        1,
-        1,
-    )
+    assert (found.importance_corrected, *found.corrected_interval) == (1, 1, 1)
 
 
 def test_collapsed_share():
@@ -121,19 +113,20 @@ def test_input_is_left_as_it_was():
     assert np.isinf(golden[0])
 
 
-def test_path_is_the_score_of_every_prefix():
+@pytest.mark.parametrize("model", [CROSSED, NESTED])
+def test_path_is_the_score_of_every_prefix(model):
     table, golden = additive_table(7, 9, 5), additive_table(8, 1, 21)[0]
     table[3, 1] = np.nan
     golden[4] = np.nan
-    path = importance_path(table, golden)
+    path = importance_path(table, golden, model=model)
     assert list(path.columns) == list(PATH_COLUMNS)
     assert path["rows"].tolist() == list(range(2, 10))
     assert path["rows"].dtype == np.int64
     for record in path.to_dict("records"):
         rows = record["rows"]
-        expected = importance(table[:rows], golden[: math.ceil(21 * rows / 9)])
+        expected = importance(table[:rows], golden[: math.ceil(21 * rows / 9)], model=model)
         assert_allclose([record[name] for name in NUMBERS], [getattr(expected, name) for name in NUMBERS])
-    last = importance(table, golden)
+    last = importance(table, golden, model=model)
     assert path.iloc[-1][list(NUMBERS)].tolist() == [getattr(last, name) for name in NUMBERS]
 
 

@@ -8,6 +8,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from analysis_oracle import put as put_run
 from analysis_oracle import regression_consistency
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,17 +21,8 @@ from mlflow_l3d.errors import ParameterError
 N = 25
 
 
-def put(stability, phase, factor, row, predictions, ids=None):
-    stability.add(
-        phase=phase,
-        factor=factor,
-        row=row,
-        column=None,
-        index=None,
-        example_ids=np.arange(len(predictions)) if ids is None else ids,
-        labels=np.zeros(len(predictions)),
-        predictions=predictions,
-    )
+def put(stability, phase, factor, row, *run):
+    put_run(stability, phase, factor, row, None, *run)
 
 
 def by_numbers(design, factors):

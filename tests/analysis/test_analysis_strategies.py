@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
-from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
+from published_tables import needs_tables, read
 
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.importance.verdicts import (
@@ -20,17 +18,15 @@ from mlflow_l3d.analysis.importance.verdicts import (
     strategy_table,
 )
 
-FOLDER = os.environ.get("L3D_TEST_REFERENCE")
-
 
 def two_scores(std):
     """Scores with exactly this population standard deviation."""
     return [0.7 - std, 0.7 + std]
 
 
-@pytest.mark.skipif(FOLDER is None, reason="L3D_TEST_REFERENCE names no folder of published tables")
+@needs_tables
 def test_stars_of_the_published_tables():
-    published = pd.read_csv(Path(FOLDER or "") / "pecher2024_strategies.csv")
+    published = read("pecher2024_strategies").replace("", "nan").astype({"std": float, "starred": float})
     golden = published[published["factor"] == "golden_model"].set_index(["model", "dataset", "strategy"])["std"]
     checked = 0
     for row in published[published["strategy"].isin(["random", "fixed"])].itertuples():
