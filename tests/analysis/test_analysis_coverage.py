@@ -47,7 +47,6 @@ def test_nested_interval_covers_the_truth_at_other_levels(level):
     ("runs", "shares", "interaction"),
     [
         (40, (0.5, 0.3, 0.2), 0.0),
-        (40, (0.1, 0.85, 0.05), 0.0),
         (40, (0.1, 0.4, 0.2), 0.3),
         (100, (0.1, 0.85, 0.05), 0.0),
     ],

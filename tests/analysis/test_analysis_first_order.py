@@ -32,9 +32,8 @@ def test_it_is_the_main_effect_by_the_total(missing):
 
 
 def test_it_is_not_known_where_a_design_cannot_tell():
-    assert math.isnan(
-        record_of(drawn(np.random.default_rng(2), (12, 8), (0.4, 0.4, 0.2)), NestedDesign).first_order_index
-    )
+    table = drawn(np.random.default_rng(2), (12, 8), (0.4, 0.4, 0.2))
+    assert math.isnan(record_of(table, NestedDesign).first_order_index)
     assert math.isnan(record_of(np.full((5, 5), 0.5)).first_order_index)
 
 

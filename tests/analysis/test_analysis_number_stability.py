@@ -87,21 +87,6 @@ def test_memory_does_not_grow_with_the_square_of_the_runs():
     assert most < 4 * 1500**2 * 8
 
 
-def test_radial_groups():
-    rng = np.random.default_rng(2)
-    base, swaps = rng.normal(size=(4, N)), rng.normal(size=(4, N))
-    stability = by_numbers("radial", ["order"])
-    names = np.array([f"example {at}" for at in range(N)])
-    for row in range(4):
-        put(stability, "base", None, row, base[row], names)
-        put(stability, "swap", "order", row, swaps[row], names)
-    found = stability.regression()
-    correlations = [np.corrcoef(base[row], swaps[row])[0, 1] for row in range(4)]
-    assert found["order"]["consistency_pearson"] == pytest.approx(np.mean(correlations))
-    sets = [regression_consistency(runs).concordance for runs in (base, swaps)]
-    assert found["golden"]["consistency_ccc"] == pytest.approx(np.mean(sets))
-
-
 @pytest.mark.parametrize("shift", [0, 1], ids=["one test set", "different ones"])
 def test_a_run_of_one_number_has_no_correlation(shift):
     rng = np.random.default_rng(3)

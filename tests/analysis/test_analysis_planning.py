@@ -16,9 +16,7 @@ from mlflow_l3d.analysis.planning.runs_needed import runs_needed
 
 def pilot(mitigated, main, interaction, design="crossed"):
     split = {"main": main, "interaction": interaction} if design == "crossed" else {}
-    return VarianceComponents(
-        design, "anova", rows=20, columns=10, contributed=main + interaction, mitigated=mitigated, **split
-    )
+    return VarianceComponents(design, "anova", 20, 10, main + interaction, mitigated, **split)
 
 
 def simulated(generator, model, shape, truth):
@@ -89,10 +87,9 @@ def test_a_few_columns_of_a_crossed_table_are_never_enough():
 
 
 def test_pilot_of_a_nested_design_is_enough():
-    assert runs_needed(0.2, pilot(0.5, 0.25, 0.25, "nested"), NESTED) == runs_needed(
-        0.2, pilot(0.5, 0.25, 0.25), NESTED
-    )
-    assert runs_needed(0.3, pilot(0.5, 0.25, 0.25, "nested"), CROSSED).cells is not None
+    nested, crossed = pilot(0.5, 0.25, 0.25, "nested"), pilot(0.5, 0.25, 0.25)
+    assert runs_needed(0.2, nested, NESTED) == runs_needed(0.2, crossed, NESTED)
+    assert runs_needed(0.3, nested, CROSSED).cells is not None
 
 
 @pytest.mark.parametrize("model", [CROSSED, NESTED])

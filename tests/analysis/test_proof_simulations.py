@@ -69,7 +69,7 @@ def test_components_from_the_plan_to_the_record(variances, design):
     assert np.isnan(values[:, 3:]).all() == (design != "crossed")
 
 
-def false_decisions(variances, columns, investigations, draw=np.random.Generator.standard_normal):
+def false_decisions(variances, columns, investigations, draw):
     generator, wrong = np.random.default_rng(9), 0
     for _ in range(investigations):
         scores = drawn(generator, (320, columns), variances, draw)
@@ -79,19 +79,12 @@ def false_decisions(variances, columns, investigations, draw=np.random.Generator
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("columns", [5, 10])
-@pytest.mark.parametrize("variances", NULLS)
-def test_false_decisions_in_the_crossed_design(variances, columns):
-    """Rows share their columns, so that looks err together; alpha holds all the same, with room to spare."""
-    assert false_decisions(variances, columns, 200) <= 0.02
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("columns", [3, 20])
 @pytest.mark.parametrize("variances", NULLS)
 def test_false_decisions_in_the_crossed_design_where_scores_are_skewed(variances, columns):
-    """Effects with a skewness of 1. Exponential ones (skewness 2) go beyond: 6 % with 3 and 7 % with 20 columns.
+    """Rows share their columns, so that looks err together; effects have a skewness of 1.
 
+    Exponential ones (skewness 2) go beyond: 6 % with 3 and 7 % with 20 columns.
     A share of 0.05 has a standard error of 0.013; one of 0.08 is noticed with a probability of 0.97.
     """
 

@@ -18,15 +18,9 @@ from mlflow_l3d.tasks.sources.packaged import generate
 
 
 def task(examples: int = 400, **changes: object) -> Task:
-    labels = np.arange(examples, dtype=np.int64) % 2
-    content = {
-        "name": "mine",
-        "texts": [[f"text {number}" for number in range(examples)]],
-        "labels": labels,
-        "class_names": ["no", "yes"],
-        "example_ids": np.arange(examples, dtype=np.int64),
-        **changes,
-    }
+    numbers = np.arange(examples, dtype=np.int64)
+    content = {"name": "mine", "texts": [[f"text {number}" for number in numbers]], "labels": numbers % 2}
+    content |= {"class_names": ["no", "yes"], "example_ids": numbers, **changes}
     return make_task(**content)  # type: ignore[arg-type]
 
 
@@ -132,16 +126,9 @@ def test_what_makes_two_parents_one_investigation() -> None:
     base = small().key
     assert small(executor="inline", workers=1).key == base
     assert small(golden_runs=12, root_seed="0").key == base
-    changes: list[dict[str, object]] = [
-        {"investigation_runs": 4},
-        {"mitigation_runs": 5},
-        {"golden_runs": 13},
-        {"metric": "accuracy"},
-        {"factor": "data_split"},
-        {"factor": "data_order,data_split"},
-        {"root_seed": 1},
-    ]
-    assert len({base, *(small(**change).key for change in changes)}) == 1 + len(changes)
+    changes: list[tuple[str, object]] = [("investigation_runs", 4), ("mitigation_runs", 5), ("golden_runs", 13)]
+    changes += [("metric", "accuracy"), ("factor", "data_split"), ("factor", "data_order,data_split"), ("root_seed", 1)]
+    assert len({base, *(small(**{name: value}).key for name, value in changes)}) == 1 + len(changes)
 
 
 def test_keys_are_what_they_always_were(monkeypatch: pytest.MonkeyPatch) -> None:
