@@ -172,14 +172,9 @@ def test_a_factor_decides_which_runs_collapse_only_where_its_interval_says_so():
 
 def test_radial_runs_that_did_not_collapse_may_be_few():
     """Sets of fewer than three scores have no variance without each row; warnings are errors."""
-    scores = {"base": [0.8, 0.3, 0.3], **{name: [0.81, 0.82, 0.3] for name in "abcd"}}
-    frame = pd.DataFrame(
-        [
-            {"phase": "base" if name == "base" else "swap", "factor": name, "row": row, "accuracy": score}
-            for name, column in scores.items()
-            for row, score in enumerate(column)
-        ]
-    )
+    sets = [pd.DataFrame({"phase": "base", "accuracy": [0.8, 0.3, 0.3]})]
+    sets += [pd.DataFrame({"phase": "swap", "factor": name, "accuracy": [0.81, 0.82, 0.3]}) for name in "abcd"]
+    frame = pd.concat([each.assign(row=range(3)) for each in sets])
     found = analyse(frame, Planned(classes=2, rows=3, factors=list("abcd")), metric="accuracy")
     assert found.collapse is not None
     assert np.isnan(found.collapse.rest["a"].importance_corrected_ci_low)

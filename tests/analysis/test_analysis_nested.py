@@ -16,17 +16,6 @@ from mlflow_l3d.analysis.importance.estimators.nested import nested_components, 
 from mlflow_l3d.analysis.importance.importance import importance
 
 
-def test_by_hand():
-    # Within rows 2 and 2; row means 1 and 5, variance 8, less 2 / 2.
-    found = nested_components(np.array([[0.0, 2.0], [4.0, 6.0]]))
-    assert (found.contributed, found.mitigated, found.total) == pytest.approx((2, 7, 9))
-    record = found.variances()
-    assert record.total_index == pytest.approx(2 / 9)
-    assert record.importance == pytest.approx(math.sqrt(2 / 9) - math.sqrt(7 / 9))
-    assert math.isnan(record.main)
-    assert record.truncated == ()
-
-
 def test_limits_invert_the_f_test():
     """At its limit a true ratio puts what was seen exactly into the tail."""
     table = drawn(np.random.default_rng(4), (12, 3), (0.8, 0.2))

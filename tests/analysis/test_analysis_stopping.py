@@ -103,16 +103,6 @@ def test_constant_or_missing_scores_go_on():
         assert math.isnan(interim.low)
 
 
-def test_radial_uses_the_other_sets():
-    generator = np.random.default_rng(4)
-    sets = generator.standard_normal((20, 1)) + generator.standard_normal((20, 4))
-    alone, together = (IntervalRule(0.01) for _ in range(2))
-    first = alone.analyse(20, lambda rows: radial_estimate(sets[:rows, :2], 1))
-    second = together.analyse(20, lambda rows: radial_estimate(sets[:rows], 1))
-    assert (first.low, first.high) == radial_estimate(sets[:, :2], 1).careful_interval(1 - alone.spent(1))
-    assert (second.low, second.high) == radial_estimate(sets, 1).careful_interval(1 - alone.spent(1))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("columns", "factors"), [(2, 1), (4, 1), (10, 3)])
 def test_false_claims_at_a_true_importance_of_zero(columns, factors):

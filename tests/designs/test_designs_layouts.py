@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from designs_helpers import ALL, TABLES, build, differing, place, sizes, table
+from designs_helpers import ALL, build, differing, place, sizes, table
 from hypothesis import given, settings
 
 from mlflow_l3d.cells.cell import Cell
@@ -37,14 +37,6 @@ def test_crossed_by_hand() -> None:
         ("all redrawn 2", others(2_000_002)),
     ]
     assert (place(cells[1]), cells[2].index) == (("investigation", "data_order", 0, 1, None), 0)
-
-
-@pytest.mark.parametrize("kind", TABLES)
-def test_golden_runs_are_shared_by_investigations_of_different_factors(kind: str) -> None:
-    def golden(factor: str, root: int = 0) -> list[str]:
-        return [cell.key for cell in build(kind, (factor,), root=root).cells() if cell.phase == "golden"]
-
-    assert golden("data_order") == golden("data_split") != golden("data_order", root=1)
 
 
 def test_nested_by_hand() -> None:

@@ -147,17 +147,11 @@ def test_only_where_a_class_may_lack_evaluated_examples_is_the_macro_average_par
     drawn = task()
     one_each = replace(drawn, settings=replace(drawn.settings, num_labelled=2))
     on_validation = replace(drawn, settings=replace(drawn.settings, num_labelled=6, evaluated="validation"))
-    cases = [
-        (drawn, False),
-        (one_each, False),
-        (parted([0, 1]), False),
-        (parted([1, 1]), True),
-        (on_validation, False),
-        (OwnWay(**vars(drawn)), True),
-    ]
-    assert [may_lack_a_class(each) for each, _ in cases] == [lacks for _, lacks in cases]
-    keys_of = [identity(each, FakeApproach(), model_revision="", numerics={}) for each, _ in cases]
-    assert ["macro_averages" in key for key in keys_of] == [lacks for _, lacks in cases]
+    whole, lacking = [drawn, one_each, parted([0, 1]), on_validation], [parted([1, 1]), OwnWay(**vars(drawn))]
+    lacks = [False] * len(whole) + [True] * len(lacking)
+    assert [may_lack_a_class(each) for each in (*whole, *lacking)] == lacks
+    keys_of = [identity(each, FakeApproach(), model_revision="", numerics={}) for each in (*whole, *lacking)]
+    assert ["macro_averages" in key for key in keys_of] == lacks
 
 
 def test_a_validation_part_may_lack_a_class() -> None:

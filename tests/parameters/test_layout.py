@@ -24,14 +24,6 @@ def test_every_design_is_built(design: str) -> None:
     assert request.document()["design"]["name"] == design
 
 
-def test_sizes_that_auto_stands_for() -> None:
-    assert small(mitigation_runs="auto").plan.mitigation_runs == 20
-    radial = small(design="radial", mitigation_runs="auto", golden_runs="auto", investigation_runs=10)
-    assert radial.plan.mitigation_runs == 100
-    assert small(design="nested", stop="interval", mitigation_runs="auto").plan.mitigation_runs == 320
-    assert small(mitigation_runs="auto", investigation_runs=3, golden_runs="auto").plan.golden_runs == 60
-
-
 def test_radial_needs_no_golden_runs_and_no_columns() -> None:
     radial = {"design": "radial", "factor": "all", "mitigation_runs": 7, "golden_runs": "auto"}
     request = small(**radial, investigation_runs=10)  # the default, which says nothing

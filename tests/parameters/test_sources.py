@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,17 +41,12 @@ def settings(**changes: Any) -> dict[str, Any]:
 def left(subject: Subject = SUBJECT, **changes: Any) -> dict[str, Any]:
     """Return what a search of a subject leaves."""
     document = {
+        **asdict(subject),
         "schema": 1,
         "hyperparameters": VALUES,
         "score": 0.8,
         "metric": "f1_macro",
         "search_run_id": RUN_ID,
-        "task": subject.task,
-        "task_fingerprint": subject.task_fingerprint,
-        "approach": subject.approach,
-        "approach_version": subject.approach_version,
-        "model": subject.model,
-        "model_revision": subject.model_revision,
         "searched_on": [{"data_split": 5, "label_selection": 0, "data_order": 9}],
         "settings": settings(),
     }
@@ -376,12 +371,9 @@ def test_a_specification_says_where_its_hyperparameters_came_from() -> None:
     assert document["hyperparameters"] == VALUES
     assert document["parameters"]["hyperparameters"] == "latest"
     assert json.loads(request.resolved()["hyperparameters"]) == VALUES
-    assert document["hyperparameters_from"] == {
-        "source": "search",
-        "search_run_id": RUN_ID,
-        "overridden": [],
-        "searched_splits": [{"label_selection": 0, "data_split": 5}],
-    }
+    found = {"source": "search", "search_run_id": RUN_ID, "overridden": []}
+    splits = [{"label_selection": 0, "data_split": 5}]
+    assert document["hyperparameters_from"] == {**found, "searched_splits": splits}
     assert document["notes"] == ["Hyperparameters were searched with version 0 of fake, and are used with version 1."]
     typed = fake(hyperparameters=VALUES)
     assert request.context_key == typed.context_key  # the values count, not where they are from

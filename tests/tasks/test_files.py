@@ -313,12 +313,3 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, name: str, content: bytes, l
 def test_a_file_that_is_missing(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match=r"^task=.*none\.csv: there is no such file"):
         load_file(tmp_path / "none.csv")
-
-
-def test_missing_values_of_parquet(tmp_path: Path) -> None:
-    frame = pd.DataFrame({"text": ["a", None, "c", "d"], "label": [0.0, 1.0, np.nan, 1.0]})
-    with pytest.raises(ParameterError, match="1 of 4 labels are missing, the first in row 3"):
-        load_file(written(tmp_path / "mine.parquet", frame))
-    frame["label"] = [0, 1, 0, 1]
-    with pytest.raises(ParameterError, match="1 of 4 texts are empty or missing, the first in row 2"):
-        load_file(written(tmp_path / "mine.parquet", frame))

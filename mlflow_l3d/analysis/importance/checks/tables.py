@@ -39,7 +39,7 @@ def duplicated_lines(record: Importance, _: Evidence) -> Iterator[Check]:
         if min(table.shape) < 2 or lines.shape[1] < LEAST_EQUAL or are_equal(table.reshape(-1)):
             continue
         varies = np.ptp(lines, axis=1) > 0  # runs that collapsed alike are no seed that was used twice
-        _, first, number = np.unique(lines, axis=0, return_index=True, return_inverse=True)
+        first, number = np.unique(lines, axis=0, return_index=True, return_inverse=True)[1:]
         repeated = np.flatnonzero((first[number.ravel()] < np.arange(len(lines))) & varies).tolist()
         if not (same := len(repeated)):
             continue
