@@ -85,3 +85,9 @@ def test_the_error_of_differences_of_any_size():
     left_out = [np.arange(5.0), np.arange(7.0) ** 2]
     error, degrees = combined_error(left_out)
     assert combined_error([1e-90 * each for each in left_out]) == pytest.approx((1e-90 * error, degrees), rel=1e-12)
+
+
+def test_constant_table():
+    found = crossed_components(np.full((4, 3), 0.1))
+    assert found.total == 0.0
+    assert np.isnan([found.variances().total_index, found.variances().importance, found.total_degrees]).all()
