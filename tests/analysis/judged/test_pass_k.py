@@ -62,6 +62,7 @@ def test_answers_of_other_prompts_are_no_repeats():
     assert lines[["k", "all_pass", "any_pass", "rows"]].to_numpy().tolist() == [[1, 0.5, 0.5, 2], [2, 0.5, 0.5, 2]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "spread"), [(50, (1.0, 1.0)), (200, (4.0, 1.0))])
 def test_intervals_of_four_answers_hold_the_truth(rows, spread):
     random = np.random.default_rng(3)
