@@ -29,21 +29,30 @@ def consistency_matrixwise(predictions, labels) -> SimpleNamespace:
     predictions, labels = np.asarray(predictions), np.asarray(labels)
     found = class_agreement(predictions, labels)
     con, ccon = found.pairs["consistency"], found.pairs["correct_consistency"]
-    left = [np.delete(predictions, run, axis=0) for run in range(len(predictions)) if len(predictions) > 1]
-    without = [class_agreement(each, labels).pairs for each in left]
     return SimpleNamespace(
         **found.together,
         consistency=con.mean,
         correct_consistency=ccon.mean,
         consistency_std=con.std,
-        correct_consistency_std=ccon.std,
         consistency_ci_low=con.mean_ci_low,
         consistency_ci_high=con.mean_ci_high,
         per_run=con.per_run,
-        per_run_correct=ccon.per_run,
         accuracy_mean=(predictions == labels).mean() if predictions.size else math.nan,
-        leave_one_out=np.array([each["consistency"].mean for each in without]),
-        leave_one_out_correct=np.array([each["correct_consistency"].mean for each in without]),
+    )
+
+
+def put(stability, phase, factor, row, column, predictions, ids=None, *, index=None, labels=None):
+    """Add a run to a stability; its examples are numbered, and their labels 0, if nothing else is given."""
+    numbers = np.arange(len(predictions))
+    stability.add(
+        phase=phase,
+        factor=factor,
+        row=row,
+        column=column,
+        index=index,
+        example_ids=numbers if ids is None else ids,
+        labels=0 * numbers if labels is None else labels,
+        predictions=predictions,
     )
 
 

@@ -48,6 +48,11 @@ def of_logit(logit: float) -> float:
     return of_share(1 / (1 + math.exp(-logit)))
 
 
+def estimated(contributed: float, mitigated: float, **more: float) -> dict[str, float]:
+    total_index = contributed / (contributed + max(0.0, mitigated))
+    return {"contributed": contributed, "mitigated": mitigated, "total_index": total_index, **more}
+
+
 def crossed(table: np.ndarray) -> dict[str, float]:
     """Two-way analysis of variance."""
     m, n = table.shape
@@ -59,16 +64,8 @@ def crossed(table: np.ndarray) -> dict[str, float]:
         (table[i, j] - of_rows[i] - of_columns[j] + grand) ** 2 for i in range(m) for j in range(n)
     ) / ((m - 1) * (n - 1))
     main, mitigated = (ms_columns - residual) / m, (ms_rows - residual) / n
-    contributed = main + residual
-    return {
-        "ms_rows": ms_rows,
-        "ms_residual": residual,
-        "main": main,
-        "interaction": residual,
-        "mitigated": mitigated,
-        "contributed": contributed,
-        "total_index": contributed / (contributed + max(0.0, mitigated)),
-    }
+    parts = {"main": main, "interaction": residual}
+    return estimated(main + residual, mitigated, ms_rows=ms_rows, ms_residual=residual, **parts)
 
 
 def nested(table: np.ndarray) -> dict[str, float]:
@@ -76,29 +73,14 @@ def nested(table: np.ndarray) -> dict[str, float]:
     n = table.shape[1]
     contributed = mean(var1(row) for row in table)
     spread = var1(mean(row) for row in table)
-    mitigated = spread - contributed / n
-    return {
-        "ms_rows": n * spread,
-        "ms_residual": contributed,
-        "mitigated": mitigated,
-        "contributed": contributed,
-        "total_index": contributed / (contributed + max(0.0, mitigated)),
-    }
+    return estimated(contributed, spread - contributed / n, ms_rows=n * spread, ms_residual=contributed)
 
 
 def radial(sets: np.ndarray, place: int) -> dict[str, float]:
     """Jansen 1999: half the mean square of what one factor changes, over the mean variance of all sets."""
     contributed = mean((row[0] - row[place]) ** 2 for row in sets) / 2
     total = mean(var1(sets[:, each]) for each in range(sets.shape[1]))
-    pairs = nested(sets[:, [0, place]])
-    return {
-        "ms_rows": pairs["ms_rows"],
-        "ms_residual": pairs["ms_residual"],
-        "mitigated": total - contributed,
-        "contributed": contributed,
-        "total": total,
-        "total_index": min(1.0, contributed / total),
-    }
+    return estimated(contributed, total - contributed, total=total)
 
 
 def logit(parts: dict[str, float]) -> float | None:
@@ -252,8 +234,3 @@ def rows_of_epsilon(table: np.ndarray, golden: np.ndarray, epsilon: float, start
         if all(abs(now - before) < epsilon for now, before in zip(at(rows), at(rows - 1), strict=True)):
             return rows
     return None
-
-
-def shrinkage(columns: int) -> float:
-    """E[sample std with ddof=0] / sigma of normal scores."""
-    return math.sqrt(2 / columns) * math.exp(math.lgamma(columns / 2) - math.lgamma((columns - 1) / 2))

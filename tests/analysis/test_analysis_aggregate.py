@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from analysis_oracle import VoteCounter
+from drawn_tables import drawn
 
 from mlflow_l3d.analysis.importance import importance
 from mlflow_l3d.designs import Planned
@@ -18,12 +19,8 @@ from mlflow_l3d.errors import ParameterError
 def investigation(rows=12, columns=5, golden=60, seed=0):
     """Two factors with S_T = 0.8 and 0.2 and their shared golden runs."""
     generator = np.random.default_rng(seed)
-    tables = {
-        name: 0.8
-        + 0.02 * math.sqrt(1 - share) * generator.standard_normal((rows, 1))
-        + 0.02 * math.sqrt(share) * generator.standard_normal((rows, columns))
-        for name, share in (("seed", 0.8), ("data_order", 0.2))
-    }
+    shares = {"seed": 0.8, "data_order": 0.2}
+    tables = {name: 0.8 + 0.02 * drawn(generator, (rows, columns), (1 - own, own)) for name, own in shares.items()}
     scores = 0.8 + 0.02 * generator.standard_normal(golden)
     records = [
         {"phase": "investigation", "factor": name, "row": i, "column": j, "f1_macro": table[i, j]}
@@ -88,9 +85,8 @@ def test_collapse_is_judged_only_where_chance_is_one_in_classes():
     frame, _, _ = investigation()
     frame = frame.assign(accuracy=frame["f1_macro"] - 0.5, matthews_corrcoef=frame["f1_macro"] - 0.5)
     assert analyse(frame, Planned(classes=2), metric="accuracy").importances["seed"].collapsed_share == 1.0
-    assert math.isnan(
-        analyse(frame, Planned(classes=2), metric="matthews_corrcoef").importances["seed"].collapsed_share
-    )
+    correlated = analyse(frame, Planned(classes=2), metric="matthews_corrcoef")
+    assert math.isnan(correlated.importances["seed"].collapsed_share)
     assert math.isnan(analyse(frame, metric="accuracy").importances["seed"].collapsed_share)
 
 

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from drawn_tables import drawn
 
 from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED, RADIAL
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
@@ -16,11 +17,9 @@ def pilot(main, interaction, mitigated, scale=1.0):
     return VarianceComponents("crossed", "anova", 0, 0, parts[0] + parts[1], parts[2], parts[0], parts[1])
 
 
-def drawn(generator, model, rows, columns, known):
-    own = generator.standard_normal((1, columns) if model.shared_columns else (rows, columns))
-    both = math.sqrt(known.interaction) * generator.standard_normal((rows, columns))
-    others = math.sqrt(known.mitigated) * generator.standard_normal((rows, 1))
-    return others + both + math.sqrt(known.main) * own
+def simulated(generator, model, rows, columns, known):
+    parts = (known.mitigated, known.main, known.interaction)
+    return drawn(generator, (rows, columns), parts if model.shared_columns else (parts[0], parts[1] + parts[2]))
 
 
 @pytest.mark.parametrize("model", [CROSSED, NESTED])
@@ -29,7 +28,7 @@ def test_the_goal_is_met_as_often_as_is_said(model, known):
     found = runs_needed(0.3, known, model, assurance=0.8)
     generator, met, count = np.random.default_rng(1), 0, 200
     for _ in range(count):
-        low, high = model.estimate(drawn(generator, model, found.rows, found.columns, known)).interval()
+        low, high = model.estimate(simulated(generator, model, found.rows, found.columns, known)).interval()
         met += (high - low) / 2 <= 0.3
     assert 0.66 * count < met < 0.95 * count  # 80 %, from 200 simulated tables on either side
     assert found.half_width <= 0.3
@@ -80,7 +79,7 @@ def test_plans_from_pilots_are_kept_where_effects_multiply(model, rows, columns)
 def test_a_pilot_that_says_more_needs_a_smaller_margin():
     generator, cells = np.random.default_rng(3), {}
     for rows in (10, 300):
-        table = drawn(generator, NESTED, rows, 3, pilot(0.25, 0.25, 0.5))
+        table = drawn(generator, (rows, 3), (0.5, 0.5))
         measured = Outlook.measured(NESTED.estimate(table).components, NESTED, NESTED.estimate(table).without)
         cells[rows] = runs_needed(0.2, measured, NESTED, assurance=0.8).cells
         cells[rows] /= runs_needed(0.2, measured, NESTED, assurance=0.5).cells

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from checks_cases import checks_of
+from drawn_tables import drawn
 
 from mlflow_l3d.analysis.importance import importance
 from mlflow_l3d.analysis.importance.checks import (
@@ -29,13 +30,8 @@ from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.metrics.known import named
 
 
-def table(seed=0, rows=20, columns=10, mitigated=0.5, main=0.25, interaction=0.25, std=0.02):
-    generator = np.random.default_rng(seed)
-    return 0.8 + std * (
-        math.sqrt(mitigated) * generator.standard_normal((rows, 1))
-        + math.sqrt(main) * generator.standard_normal((1, columns))
-        + math.sqrt(interaction) * generator.standard_normal((rows, columns))
-    )
+def table(seed=0, rows=20, columns=10, variances=(0.5, 0.25, 0.25)):
+    return 0.8 + 0.02 * drawn(np.random.default_rng(seed), (rows, columns), variances)
 
 
 def golden(seed=1, runs=200, std=0.02):
@@ -66,7 +62,7 @@ def test_a_complete_list_is_not_asked_for_more_columns():
 
 
 def test_a_sound_investigation_is_silent():
-    scores = table(mitigated=0.05, main=0, interaction=0.95)
+    scores = table(variances=(0.05, 0, 0.95))
     assert importance(scores, golden()).importance_corrected_ci_low > 0
     assert checks(scores, golden(), classes=2) == ()
 
@@ -216,12 +212,6 @@ def test_l3d006_speaks_where_golden_runs_vary_less_than_the_table():
     assert "2." in found.message or "1." in found.message
     assert f"{100 * golden(std=0.005).std(ddof=1):.2f}" in found.message
     assert "L3D006" in fired(table(), golden(std=0.08))
-
-
-@pytest.mark.slow
-def test_l3d006_rarely_speaks_on_sound_investigations():
-    alarms = sum("L3D006" in fired(table(seed), golden(seed + 1000)) for seed in range(200))
-    assert alarms <= 6
 
 
 @pytest.mark.parametrize(

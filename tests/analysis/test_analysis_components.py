@@ -1,11 +1,10 @@
-"""Variance components: the identity, the truth of simulated tables, and leaving out one row or column."""
+"""Variance components of a crossed table: degrees of freedom, leaving out one row or column, and rounding."""
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
+from drawn_tables import drawn
 from numpy.testing import assert_allclose
 
 from mlflow_l3d.analysis.importance import importance
@@ -24,50 +23,15 @@ TRUTHS = [(0.5, 0.5, 0.0), (0.5, 0.0, 0.5), (0.9, 0.1, 0.0), (0.1, 0.9, 0.0)]
 """Variances of rows, of columns, and of their interaction."""
 
 
-def simulated(generator, rows, columns, truth):
-    deviations = np.sqrt(truth)
-    return (
-        deviations[0] * generator.standard_normal((rows, 1))
-        + deviations[1] * generator.standard_normal((1, columns))
-        + deviations[2] * generator.standard_normal((rows, columns))
-    )
-
-
-@pytest.mark.parametrize("shape", [(2, 2), (3, 7), (20, 10)])
-def test_contributed_variance_is_the_mean_variance_within_rows(shape):
-    table = np.random.default_rng(0).standard_normal(shape)
-    found = crossed_components(table)
-    assert found is not None
-    assert found.contributed == pytest.approx(table.var(axis=1, ddof=1).mean())
-    assert found.contributed == pytest.approx(found.variances().main + found.variances().interaction)
-    assert found.of_rows == pytest.approx(shape[1] * table.mean(axis=1).var(ddof=1))
-    assert found.of_columns == pytest.approx(shape[0] * table.mean(axis=0).var(ddof=1))
-
-
-@pytest.mark.parametrize("truth", TRUTHS)
-def test_components_are_unbiased(truth):
-    generator = np.random.default_rng(1)
-    tables = [crossed_components(simulated(generator, 10, 6, truth)).variances() for _ in range(500)]
-    found = np.array([[one.mitigated, one.main, one.interaction] for one in tables])
-    error = found.std(axis=0, ddof=1) / math.sqrt(len(found))
-    assert (np.abs(found.mean(axis=0) - truth) <= 4 * error + 1e-12).all()
-
-
 @pytest.mark.parametrize("truth", TRUTHS)
 def test_degrees_of_freedom_of_the_total(truth):
     """The spread of the total over many tables is what its degrees of freedom say at the true variances."""
     generator = np.random.default_rng(2)
     rows, columns = 12, 8
-    tables = [crossed_components(simulated(generator, rows, columns, truth)) for _ in range(800)]
+    tables = [crossed_components(drawn(generator, (rows, columns), truth)) for _ in range(800)]
     totals = np.array([one.mitigated + one.contributed for one in tables])
     typical = np.median([one.total_degrees for one in tables])
     assert totals.var() / totals.mean() ** 2 == pytest.approx(2 / typical, rel=0.35)
-
-
-def test_total_index_in_the_limit():
-    found = crossed_components(simulated(np.random.default_rng(3), 400, 400, (0.36, 0.4, 0.24))).variances()
-    assert found.total_index == pytest.approx(0.64, abs=0.04)
-    assert found.importance == pytest.approx(0.8 - 0.6, abs=0.04)
 
 
 def test_negative_component_is_kept_and_truncated():
@@ -107,11 +71,6 @@ def test_rounding_counts_as_zero():
     assert residual[2] == 0.0
 
 
-@pytest.mark.parametrize("shape", [(1, 5), (5, 1), (0, 3), (3, 0)])
-def test_too_small_for_components(shape):
-    assert crossed_components(np.zeros(shape)) is None
-
-
 @pytest.mark.parametrize("scale", [1e-60, 1e-200, 1e-310])
 def test_scores_without_squares_are_zero(scale):
     """The golden standard deviation was 0 without any check."""
@@ -131,6 +90,4 @@ def test_the_error_of_differences_of_any_size():
 def test_constant_table():
     found = crossed_components(np.full((4, 3), 0.1))
     assert found.total == 0.0
-    assert math.isnan(found.variances().total_index)
-    assert math.isnan(found.variances().importance)
-    assert math.isnan(found.total_degrees)
+    assert np.isnan([found.variances().total_index, found.variances().importance, found.total_degrees]).all()

@@ -56,9 +56,8 @@ def test_failures_of_one_configuration_are_named():
     table[7, ::2] = np.nan
     rows, columns = by_rows_and_columns(table)
     assert rows < 0.01 < columns
-    assert "concentrate in rows (p = 0.0005): they depend on the configurations of the other factors" in text(
-        table, golden
-    )
+    where = "concentrate in rows (p = 0.0005): they depend on the configurations of the other factors"
+    assert where in text(table, golden)
 
 
 def test_failures_that_hide_collapses_are_seen_beside_the_score():

@@ -6,13 +6,10 @@ import math
 
 import numpy as np
 import pytest
+from drawn_tables import covered, drawn, importance_of
 
 from mlflow_l3d.analysis.importance.estimate import importance_of_logit
-from mlflow_l3d.analysis.importance.estimators.crossed import (
-    boundary_interval,
-    crossed_components,
-    crossed_estimate,
-)
+from mlflow_l3d.analysis.importance.estimators.crossed import boundary_interval, crossed_components, crossed_estimate
 
 TRUTHS = [
     (0.5, 0.5, 0.0),
@@ -25,28 +22,6 @@ TRUTHS = [
 ]
 
 
-def simulated(generator, rows, columns, truth):
-    deviations = np.sqrt(truth)
-    return (
-        deviations[0] * generator.standard_normal((rows, 1))
-        + deviations[1] * generator.standard_normal((1, columns))
-        + deviations[2] * generator.standard_normal((rows, columns))
-    )
-
-
-def true_importance(truth):
-    return math.sqrt(truth[1] + truth[2]) - math.sqrt(truth[0])
-
-
-def coverage(interval, generator, shape, truth, tables):
-    truly = true_importance(truth)
-    inside = 0
-    for _ in range(tables):
-        low, high = interval(simulated(generator, *shape, truth))
-        inside += low <= truly <= high
-    return inside / tables
-
-
 def crossed(table):
     return crossed_estimate(table).interval()
 
@@ -55,25 +30,9 @@ def crossed(table):
 @pytest.mark.parametrize("shape", [(20, 10), (10, 10), (5, 5)])
 @pytest.mark.parametrize("truth", TRUTHS)
 def test_crossed_interval_covers_the_truth(shape, truth):
-    assert coverage(crossed, np.random.default_rng(5), shape, truth, 300) >= 0.92
-
-
-def test_interval_narrows_with_more_runs():
-    generator = np.random.default_rng(7)
-    widths = []
-    for shape in ((5, 5), (20, 10), (80, 40)):
-        ends = [crossed(simulated(generator, *shape, (0.5, 0.25, 0.25))) for _ in range(40)]
-        widths.append(np.mean([high - low for low, high in ends]))
-    assert widths[0] > widths[1] > widths[2] > 0
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_interval_holds_its_estimate_and_stays_within_bounds(seed):
-    generator = np.random.default_rng(seed)
-    shares = generator.dirichlet([0.5, 0.5, 0.5])
-    table = simulated(generator, 3 + seed % 5, 3 + seed % 4, shares)
-    low, high = crossed(table)
-    assert -1 <= low <= crossed_estimate(table).importance <= high <= 1
+    generator = np.random.default_rng(5)
+    intervals = (crossed(drawn(generator, shape, truth)) for _ in range(300))
+    assert covered(intervals, importance_of(1 - truth[0])) >= 0.92
 
 
 def test_boundary_interval_where_rows_do_not_differ():

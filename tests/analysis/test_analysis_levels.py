@@ -5,6 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from drawn_tables import covered, drawn
 from scipy.stats import binom
 
 from mlflow_l3d.analysis.importance import importance
@@ -23,17 +24,16 @@ POPULATION = np.array([[0.1, 0.5, 0.3], [0.9, 0.2, 0.4], [0.6, 0.6, 0.7], [0.0, 
 def test_estimates_have_no_bias() -> None:
     """The mean over all samples of three rows is the truth, to the last digit."""
     found = [levels_components(POPULATION[list(rows)]) for rows in product(range(4), repeat=3)]
-    numbers = np.array([(one.contributed, one.mitigated, one.total) for one in found if one is not None])
+    numbers = np.array([(one.contributed, one.mitigated, one.total) for one in found])
     assert len(numbers) == 4**3
     wanted = (POPULATION.var(axis=1).mean(), POPULATION.mean(axis=1).var(), POPULATION.var())
     np.testing.assert_allclose(numbers.mean(axis=0), wanted, rtol=1e-12)
-    main = np.mean([one.variances().main for one in found if one is not None])
+    main = np.mean([one.variances().main for one in found])
     assert main == pytest.approx(POPULATION.mean(axis=0).var())
 
 
 def test_parts_of_a_record() -> None:
     squares = levels_components(POPULATION)
-    assert squares is not None
     record = squares.variances()
     assert record.main + record.interaction == pytest.approx(record.contributed)
     assert record.contributed == pytest.approx(POPULATION.var(axis=1).mean())
@@ -46,22 +46,18 @@ def test_leaving_a_row_out_is_the_table_without_it() -> None:
     found = levels_without_each(table)
     for row in range(6):
         left = levels_components(np.delete(table, row, axis=0))
-        assert left is not None
         assert (found[0][row], found[1][row]) == pytest.approx((left.contributed, left.mitigated))
 
 
 def test_a_row_that_lacks_a_level_takes_no_part() -> None:
     gap = np.vstack([POPULATION, [0.5, np.nan, 0.1]])
     whole, without = levels_estimate(POPULATION), levels_estimate(gap)
-    assert whole is not None
-    assert without is not None
     assert without.interval() == whole.interval()
 
 
 @pytest.mark.parametrize("rows", [[[0.1, 0.2]] * 4, [[0.1, 0.1], [0.3, 0.3], [0.2, 0.2]], [[0.1, 0.2], [0.3, 0.1]]])
 def test_no_interval_where_rows_or_levels_do_not_differ_or_are_two(rows: list[list[float]]) -> None:
     found = levels_estimate(np.array(rows))
-    assert found is not None
     assert np.isnan(found.interval()).all()
     assert levels_estimate(np.array(rows)[:1]) is None
 
@@ -69,12 +65,8 @@ def test_no_interval_where_rows_or_levels_do_not_differ_or_are_two(rows: list[li
 def test_more_levels_of_the_same_kind_change_nothing() -> None:
     """A list that names each level twice is the same list: drawn columns would say otherwise."""
     once, twice = levels_estimate(POPULATION), levels_estimate(np.hstack([POPULATION, POPULATION]))
-    assert once is not None
-    assert twice is not None
     assert twice.interval() == pytest.approx(once.interval())
     crossed = [levels_components(table) for table in (POPULATION, np.hstack([POPULATION] * 2))]
-    assert crossed[0] is not None
-    assert crossed[1] is not None
     assert crossed[0].total == pytest.approx(crossed[1].total)
 
 
@@ -82,19 +74,13 @@ def test_more_levels_of_the_same_kind_change_nothing() -> None:
     ("rows", "levels", "parts"), [(6, 4, (0.5, 0.5, 0.0)), (20, 2, (0.1, 0.1, 0.8)), (20, 6, (0.9, 0.1, 0.0))]
 )
 def test_intervals_hold_the_truth(rows: int, levels: int, parts: tuple[float, float, float]) -> None:
-    generator, tables = np.random.default_rng([rows, levels]), 400
+    generator = np.random.default_rng([rows, levels])
     others, main, both = parts
     effects = np.linspace(-1, 1, levels)
     effects *= np.sqrt(main) / effects.std()
     truth = importance_of_variances(main + (1 - 1 / levels) * both, others + both / levels)
-    held = 0
-    for _ in range(tables):
-        table = effects + np.sqrt(others) * generator.normal(size=(rows, 1))
-        found = levels_estimate(table + np.sqrt(both) * generator.normal(size=(rows, levels)))
-        assert found is not None
-        low, high = found.interval()
-        held += low <= truth <= high
-    assert 0.92 <= held / tables <= 0.98
+    tables = (effects + drawn(generator, (rows, levels), (others, both)) for _ in range(400))
+    assert 0.92 <= covered((levels_estimate(table).interval() for table in tables), truth) <= 0.98
 
 
 def record_and_checks(table: np.ndarray, golden: np.ndarray, **plan: bool) -> tuple[Importance, tuple[Check, ...]]:

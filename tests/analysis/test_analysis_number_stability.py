@@ -8,6 +8,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from analysis_oracle import put as put_run
 from analysis_oracle import regression_consistency
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,17 +21,8 @@ from mlflow_l3d.errors import ParameterError
 N = 25
 
 
-def put(stability, phase, factor, row, predictions, ids=None):
-    stability.add(
-        phase=phase,
-        factor=factor,
-        row=row,
-        column=None,
-        index=None,
-        example_ids=np.arange(len(predictions)) if ids is None else ids,
-        labels=np.zeros(len(predictions)),
-        predictions=predictions,
-    )
+def put(stability, phase, factor, row, *run):
+    put_run(stability, phase, factor, row, None, *run)
 
 
 def by_numbers(design, factors):
@@ -93,21 +85,6 @@ def test_memory_does_not_grow_with_the_square_of_the_runs():
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < 4 * 1500**2 * 8
-
-
-def test_radial_groups():
-    rng = np.random.default_rng(2)
-    base, swaps = rng.normal(size=(4, N)), rng.normal(size=(4, N))
-    stability = by_numbers("radial", ["order"])
-    names = np.array([f"example {at}" for at in range(N)])
-    for row in range(4):
-        put(stability, "base", None, row, base[row], names)
-        put(stability, "swap", "order", row, swaps[row], names)
-    found = stability.regression()
-    correlations = [np.corrcoef(base[row], swaps[row])[0, 1] for row in range(4)]
-    assert found["order"]["consistency_pearson"] == pytest.approx(np.mean(correlations))
-    sets = [regression_consistency(runs).concordance for runs in (base, swaps)]
-    assert found["golden"]["consistency_ccc"] == pytest.approx(np.mean(sets))
 
 
 @pytest.mark.parametrize("shift", [0, 1], ids=["one test set", "different ones"])

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from drawn_tables import drawn
 
 from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
@@ -15,17 +16,12 @@ from mlflow_l3d.analysis.planning.runs_needed import runs_needed
 
 def pilot(mitigated, main, interaction, design="crossed"):
     split = {"main": main, "interaction": interaction} if design == "crossed" else {}
-    return VarianceComponents(
-        design, "anova", rows=20, columns=10, contributed=main + interaction, mitigated=mitigated, **split
-    )
+    return VarianceComponents(design, "anova", 20, 10, main + interaction, mitigated, **split)
 
 
-def simulated(generator, model, rows, columns, truth):
+def simulated(generator, model, shape, truth):
     """Normal scores whose rows, columns and interactions have the given variances."""
-    deviations = np.sqrt(truth)
-    own = generator.standard_normal((1 if model.shared_columns else rows, columns))
-    others = deviations[0] * generator.standard_normal((rows, 1))
-    return others + deviations[1] * own + deviations[2] * generator.standard_normal((rows, columns))
+    return drawn(generator, shape, truth if model.shared_columns else (truth[0], truth[1] + truth[2]))
 
 
 @pytest.mark.parametrize(("share", "columns"), [(0.0, 2), (0.1, 2), (0.5, 3), (0.9, 11)])
@@ -50,7 +46,7 @@ def test_delta_method_agrees_with_simulation(model, truth):
     plan = {"rows": 60, "columns": 20}
     delta = expected_half_width(pilot(*truth), model, **plan)
     generator = np.random.default_rng(0)
-    ends = [model.estimate(simulated(generator, model, 60, 20, truth)).interval() for _ in range(60)]
+    ends = [model.estimate(simulated(generator, model, (60, 20), truth)).interval() for _ in range(60)]
     assert delta == pytest.approx(np.mean([high - low for low, high in ends]) / 2, rel=0.25)
 
 
@@ -58,7 +54,7 @@ def test_wide_where_nothing_else_matters():
     """The delta method errs on the careful side, and stays within bounds."""
     delta = expected_half_width(pilot(0.0, 1.0, 0.0), NESTED, rows=30, columns=5)
     generator = np.random.default_rng(0)
-    ends = [NESTED.estimate(simulated(generator, NESTED, 30, 5, (0.0, 1.0, 0.0))).interval() for _ in range(200)]
+    ends = [NESTED.estimate(drawn(generator, (30, 5), (0.0, 1.0))).interval() for _ in range(200)]
     assert 1 >= delta > np.mean([high - low for low, high in ends]) / 2
 
 
@@ -91,10 +87,9 @@ def test_a_few_columns_of_a_crossed_table_are_never_enough():
 
 
 def test_pilot_of_a_nested_design_is_enough():
-    assert runs_needed(0.2, pilot(0.5, 0.25, 0.25, "nested"), NESTED) == runs_needed(
-        0.2, pilot(0.5, 0.25, 0.25), NESTED
-    )
-    assert runs_needed(0.3, pilot(0.5, 0.25, 0.25, "nested"), CROSSED).cells is not None
+    nested, crossed = pilot(0.5, 0.25, 0.25, "nested"), pilot(0.5, 0.25, 0.25)
+    assert runs_needed(0.2, nested, NESTED) == runs_needed(0.2, crossed, NESTED)
+    assert runs_needed(0.3, nested, CROSSED).cells is not None
 
 
 @pytest.mark.parametrize("model", [CROSSED, NESTED])

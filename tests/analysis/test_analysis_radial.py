@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from checks_cases import checks_of
+from drawn_tables import drawn_sets
 
 from mlflow_l3d.analysis.importance import radial_importance
 from mlflow_l3d.analysis.importance.estimators.nested import (
@@ -46,26 +47,6 @@ def ishigami_total_indices():
     return (first + both) / total, second / total, both / total
 
 
-def additive_runs(generator, runs, shares, interaction):
-    """Factors act by themselves with the given variances, and all together once more."""
-    effects = generator.standard_normal((runs, len(shares)))
-    sets = []
-    for place in range(-1, len(shares)):
-        own = effects.copy()
-        if place >= 0:
-            own[:, place] = generator.standard_normal(runs)
-        sets.append(own @ np.sqrt(shares) + math.sqrt(interaction) * generator.standard_normal(runs))
-    return np.column_stack(sets)
-
-
-def test_by_hand():
-    # Half squares of the differences 2 and 0: mean 1. Variances of the sets 8 and 2: mean 5.
-    sets = np.array([[0.0, 2.0], [4.0, 4.0]])
-    found = radial_estimate(sets, 1).components
-    assert (found.contributed, found.mitigated, found.total, found.total_index) == pytest.approx((1, 4, 5, 0.2))
-    assert found.method == "jansen"
-
-
 def test_jansen_estimator_of_salib():
     from SALib.analyze.sobol import total_order
 
@@ -73,6 +54,7 @@ def test_jansen_estimator_of_salib():
     for name, estimate in radial_estimates(base, swaps).items():
         theirs = total_order(base, swaps[name], other) * np.var(np.r_[base, other])
         assert estimate.components.contributed == pytest.approx(float(theirs))
+        assert estimate.components.method == "jansen"
 
 
 def test_truth_of_a_function_with_known_indices():
@@ -84,7 +66,7 @@ def test_truth_of_a_function_with_known_indices():
 
 
 def test_without_each_row_is_the_smaller_design():
-    sets = additive_runs(np.random.default_rng(3), 9, (0.3, 0.5, 0.2), 0.1)
+    sets = drawn_sets(np.random.default_rng(3), 9, (0.3, 0.5, 0.2), 0.1)
     sets[4, 3] = np.nan
     contributed, mitigated = radial_variances_without_each(sets, 2)
     for row in range(9):
@@ -93,7 +75,7 @@ def test_without_each_row_is_the_smaller_design():
 
 
 def test_record_says_what_the_numbers_are():
-    sets = additive_runs(np.random.default_rng(4), 40, (0.3, 0.5, 0.2), 0.0) / 100 + 0.8
+    sets = drawn_sets(np.random.default_rng(4), 40, (0.3, 0.5, 0.2), 0.0) / 100 + 0.8
     found = radial_importance(sets[:, 0], dict(zip(FACTORS, sets.T[1:], strict=True)), chance=0.5)
     assert list(found) == list(FACTORS)
     for place, record in enumerate(found.values(), start=1):
@@ -111,7 +93,7 @@ def test_record_says_what_the_numbers_are():
 
 
 def test_missing_scores_leave_out_only_what_they_touch():
-    sets = additive_runs(np.random.default_rng(5), 20, (0.3, 0.5, 0.2), 0.0)
+    sets = drawn_sets(np.random.default_rng(5), 20, (0.3, 0.5, 0.2), 0.0)
     broken = sets.copy()
     broken[3, 1] = np.nan
     broken[7, 2] = np.inf

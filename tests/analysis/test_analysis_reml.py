@@ -7,20 +7,15 @@ import math
 import numpy as np
 import pytest
 from checks_cases import checks_of
+from drawn_tables import drawn
 
 from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
 from mlflow_l3d.analysis.importance.estimators.missing_cells import reml_components
 from mlflow_l3d.errors import L3DError
 
 
-def simulated(seed, rows, columns, truth=(0.5, 0.3, 0.2)):
-    generator = np.random.default_rng(seed)
-    deviations = np.sqrt(truth)
-    return (
-        deviations[0] * generator.standard_normal((rows, 1))
-        + deviations[1] * generator.standard_normal((1, columns))
-        + deviations[2] * generator.standard_normal((rows, columns))
-    )
+def simulated(seed, *shape):
+    return drawn(np.random.default_rng(seed), shape, (0.5, 0.3, 0.2))
 
 
 @pytest.mark.parametrize(("seed", "scale"), [(0, 1.0), (1, 0.01), (2, 100.0)])
@@ -97,7 +92,6 @@ def test_where_reml_finds_nothing_the_analysis_of_variance_is_taken_and_the_chec
     table[2, 3] = np.nan
     scores = Tables({"f": table}, generator.standard_normal(40))
     found = CrossedDesign.importances(scores, missing="reml")
-    assert found["f"].components is not None
     assert found["f"].components.method == "reml"
     low, high = found["f"].corrected_interval
     assert low < found["f"].importance_corrected < high

@@ -7,15 +7,10 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from drawn_tables import drawn
 
 from mlflow_l3d.analysis.importance.estimators.nested import nested_estimate, radial_estimate
 from mlflow_l3d.analysis.planning.stopping import INTERIM_COLUMNS, EpsilonRule, IntervalRule
-
-
-def nested(generator, rows, columns, share):
-    return math.sqrt(1 - share) * generator.standard_normal((rows, 1)) + math.sqrt(share) * generator.standard_normal(
-        (rows, columns)
-    )
 
 
 def look(rule, table):
@@ -36,7 +31,7 @@ def test_what_looks_spend():
 
 
 def test_looks_come_at_20_40_80_rows_whenever_one_asks():
-    table = nested(np.random.default_rng(0), 200, 3, 0.5)
+    table = drawn(np.random.default_rng(0), (200, 3), (0.5, 0.5))
     one_by_one, at_once = (IntervalRule(0.01) for _ in range(2))
     for rows in range(1, 200):
         interim = look(one_by_one, table[:rows])
@@ -55,7 +50,7 @@ def test_looks_come_at_20_40_80_rows_whenever_one_asks():
 
 
 def test_stops_with_a_claim_and_looks_again_while_others_go_on():
-    table = nested(np.random.default_rng(1), 100, 8, 0.03)
+    table = drawn(np.random.default_rng(1), (100, 8), (0.97, 0.03))
     rule = IntervalRule(0.001)
     interim = look(rule, table)
     assert (interim.decision, interim.claim, interim.rows) == ("stop", "minor", 20)
@@ -68,7 +63,7 @@ def test_stops_with_a_claim_and_looks_again_while_others_go_on():
 
 
 def test_no_claim_of_long_tails():
-    table, asked = nested(np.random.default_rng(1), 40, 8, 0.03), []
+    table, asked = drawn(np.random.default_rng(1), (40, 8), (0.97, 0.03)), []
     rule = IntervalRule(0.001)
     interim = rule.analyse(
         40, lambda rows: nested_estimate(table[:rows]), lambda rows: bool(asked.append(rows)) or True
@@ -85,14 +80,14 @@ def test_the_level_after_some_rows_is_that_of_the_next_look():
 
 
 def test_stops_where_the_interval_is_narrow():
-    interim = look(IntervalRule(0.6), nested(np.random.default_rng(2), 20, 8, 0.5))
+    interim = look(IntervalRule(0.6), drawn(np.random.default_rng(2), (20, 8), (0.5, 0.5)))
     assert (interim.decision, interim.claim) == ("stop", "")
     assert (interim.high - interim.low) / 2 <= 0.6
     assert "half-width" in interim.reason
 
 
 def test_failed_rows_count_as_run_and_are_left_out():
-    table = nested(np.random.default_rng(3), 20, 4, 0.5)
+    table = drawn(np.random.default_rng(3), (20, 4), (0.5, 0.5))
     table[5, 1] = np.nan
     interim = look(IntervalRule(0.01), table)
     assert interim.rows == 20
@@ -108,16 +103,6 @@ def test_constant_or_missing_scores_go_on():
         assert math.isnan(interim.low)
 
 
-def test_radial_uses_the_other_sets():
-    generator = np.random.default_rng(4)
-    sets = generator.standard_normal((20, 1)) + generator.standard_normal((20, 4))
-    alone, together = (IntervalRule(0.01) for _ in range(2))
-    first = alone.analyse(20, lambda rows: radial_estimate(sets[:rows, :2], 1))
-    second = together.analyse(20, lambda rows: radial_estimate(sets[:rows], 1))
-    assert (first.low, first.high) == radial_estimate(sets[:, :2], 1).careful_interval(1 - alone.spent(1))
-    assert (second.low, second.high) == radial_estimate(sets, 1).careful_interval(1 - alone.spent(1))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("columns", "factors"), [(2, 1), (4, 1), (10, 3)])
 def test_false_claims_at_a_true_importance_of_zero(columns, factors):
@@ -129,7 +114,7 @@ def test_false_claims_at_a_true_importance_of_zero(columns, factors):
     repeats, wrong = 400 // factors, 0
     for _ in range(repeats):
         claims = [
-            look(IntervalRule(1e-6, alpha=0.05, factors=factors), nested(generator, 320, columns, 0.5)).claim
+            look(IntervalRule(1e-6, alpha=0.05, factors=factors), drawn(generator, (320, columns), (0.5, 0.5))).claim
             for _ in range(factors)
         ]
         wrong += any(claims)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
-from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
+from published_tables import needs_tables, read
 
 from mlflow_l3d.analysis.importance import importance
 from mlflow_l3d.analysis.importance.verdicts import (
@@ -20,17 +18,15 @@ from mlflow_l3d.analysis.importance.verdicts import (
     strategy_table,
 )
 
-FOLDER = os.environ.get("L3D_TEST_REFERENCE")
-
 
 def two_scores(std):
     """Scores with exactly this population standard deviation."""
     return [0.7 - std, 0.7 + std]
 
 
-@pytest.mark.skipif(FOLDER is None, reason="L3D_TEST_REFERENCE names no folder of published tables")
+@needs_tables
 def test_stars_of_the_published_tables():
-    published = pd.read_csv(Path(FOLDER or "") / "pecher2024_strategies.csv")
+    published = read("pecher2024_strategies").replace("", "nan").astype({"std": float, "starred": float})
     golden = published[published["factor"] == "golden_model"].set_index(["model", "dataset", "strategy"])["std"]
     checked = 0
     for row in published[published["strategy"].isin(["random", "fixed"])].itertuples():
@@ -51,14 +47,10 @@ def test_numbers_by_hand():
     assert found.std == pytest.approx(0.06)
     assert (found.important, found.strategy) == (True, "random")
     assert baseline_strategy("fixed", two_scores(0.049), golden.std, factor="data_order").important is False
+    assert baseline_important(0.05, 0.1) is True
     record = importance([[0.5, 0.7], [0.5, 0.7]], [0.6, 0.8], factor="data_order")
     method = interactions_strategy(record)
     assert (method.std, method.important) == (pytest.approx(0.1), True)
-
-
-def test_half_of_the_golden_std_is_important():
-    assert baseline_important(0.05, 0.1) is True
-    assert baseline_important(0.0499, 0.1) is False
 
 
 def test_layout_of_the_table():

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from drawn_tables import drawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, f
@@ -17,11 +18,8 @@ from mlflow_l3d.analysis.importance.tables import with_scores
 from mlflow_l3d.analysis.importance.variances import MeanSquares
 
 
-def drawn(generator, rows, columns, variances=(0.5, 0.3, 0.2), *, nested=False):
-    of_rows, of_columns, rest = np.sqrt(variances)
-    own = generator.standard_normal((rows, columns) if nested else (1, columns))
-    table = of_rows * generator.standard_normal((rows, 1)) + of_columns * own
-    return 0.7 + table + rest * generator.standard_normal((rows, columns))
+def table_of(generator, *shape, nested=False):
+    return 0.7 + drawn(generator, shape, (0.5, 0.5) if nested else (0.5, 0.3, 0.2))
 
 
 def lacking(generator, table, share):
@@ -40,10 +38,8 @@ def by_least_squares(table):
 
     both, without_rows, without_columns = projection(rows, columns), projection(columns), projection(rows)
     beyond_columns, beyond_rows, rest = both - without_rows, both - without_columns, np.eye(len(y)) - both
-    squares, degrees = (
-        [y @ each @ y for each in (beyond_columns, beyond_rows, rest)],
-        [round(np.trace(each)) for each in (beyond_columns, beyond_rows, rest)],
-    )
+    squares = [y @ each @ y for each in (beyond_columns, beyond_rows, rest)]
+    degrees = [round(np.trace(each)) for each in (beyond_columns, beyond_rows, rest)]
     return MeanSquares(
         *table.shape,
         of_rows=squares[0] / degrees[0],
@@ -61,7 +57,7 @@ def numbers(squares):
 
 @pytest.mark.parametrize("shape", [(7, 4), (4, 7), (3, 3)])
 def test_without_a_missing_cell_it_is_the_usual_analysis(shape):
-    table = drawn(np.random.default_rng(0), *shape)
+    table = table_of(np.random.default_rng(0), *shape)
     assert numbers(unbalanced_components(table)) == pytest.approx(numbers(crossed.crossed_components(table)))
     for found, usual in zip(variances_without_each(table), crossed.crossed_without_each(table), strict=True):
         np.testing.assert_allclose(found, usual)
@@ -71,7 +67,7 @@ def test_without_a_missing_cell_it_is_the_usual_analysis(shape):
 @settings(max_examples=60, deadline=None)
 def test_equal_to_least_squares_whatever_is_missing(rows, columns, share, seed):
     generator = np.random.default_rng(seed)
-    table = with_scores(lacking(generator, drawn(generator, rows, columns), share))
+    table = with_scores(lacking(generator, table_of(generator, rows, columns), share))
     if min(table.shape) < 2:
         return
     found = unbalanced_components(table)
@@ -82,13 +78,13 @@ def test_equal_to_least_squares_whatever_is_missing(rows, columns, share, seed):
 @pytest.mark.parametrize("shape", [(9, 4), (4, 9)])
 def test_leaving_out_is_starting_anew(shape):
     generator = np.random.default_rng(3)
-    table = with_scores(lacking(generator, drawn(generator, *shape), 0.15))
+    table = with_scores(lacking(generator, table_of(generator, *shape), 0.15))
     for axis, found in enumerate(variances_without_each(table)):
         for place, pair in enumerate(zip(*found, strict=True)):
             squares = crossed.crossed_components(np.delete(table, place, axis))
             assert pair == pytest.approx((squares.contributed, squares.mitigated))
-    ragged = with_scores(lacking(generator, drawn(generator, *shape, nested=True), 0.15))
-    for place, pair in enumerate(zip(*nested.nested_variances_without_each(ragged), strict=True)):
+    ragged = with_scores(lacking(generator, table_of(generator, *shape, nested=True), 0.15))
+    for place, pair in enumerate(zip(*nested.nested_estimate(ragged).without[0], strict=True)):
         squares = nested.nested_components(np.delete(ragged, place, 0))
         assert pair == pytest.approx((squares.contributed, squares.mitigated))
 
@@ -98,14 +94,9 @@ def test_leaving_out_is_starting_anew(shape):
 def test_variances_are_true_on_average(model):
     """A third of the cells is missing; within four standard errors."""
     generator = np.random.default_rng(4)
-    found = np.array(
-        [
-            (squares.contributed, squares.mitigated)
-            for _ in range(400)
-            if (found := model.estimate(lacking(generator, drawn(generator, 8, 5, nested=model is NESTED), 1 / 3)))
-            and (squares := found.squares)
-        ]
-    )
+    tables = (lacking(generator, table_of(generator, 8, 5, nested=model is NESTED), 1 / 3) for _ in range(250))
+    squares = [estimate.squares for estimate in map(model.estimate, tables) if estimate and estimate.squares]
+    found = np.array([(each.contributed, each.mitigated) for each in squares])
     assert np.abs(found.mean(axis=0) - (0.5, 0.5)).max() < 4 * (found.std(axis=0) / math.sqrt(len(found))).max()
 
 
@@ -115,7 +106,7 @@ def test_a_twentieth_of_missing_cells_changes_little_and_the_interval_holds(mode
     """20 x 10 tables: close to the whole table's scores; the interval holds the truth as often as it says."""
     generator, far, held = np.random.default_rng(5), [], 0
     for _ in range(120):
-        table = drawn(generator, 20, 10, (0.5, 0.5, 0.0), nested=model is NESTED)
+        table = drawn(generator, (20, 10), (0.5, 0.5) if model is NESTED else (0.5, 0.5, 0.0))
         golden = generator.standard_normal(40)
         whole, part = (importance(each, golden, model=model) for each in (table, lacking(generator, table, 0.05)))
         far.append((part.importance - whole.importance, part.importance_corrected - whole.importance_corrected))
@@ -125,7 +116,7 @@ def test_a_twentieth_of_missing_cells_changes_little_and_the_interval_holds(mode
 
 
 def test_a_column_that_always_fails_is_a_table_without_it():
-    table, golden = drawn(np.random.default_rng(6), 20, 10), np.random.default_rng(7).standard_normal(50)
+    table, golden = table_of(np.random.default_rng(6), 20, 10), np.random.default_rng(7).standard_normal(50)
     whole = importance(table[:, :9], golden)
     table[:, 9] = np.nan
     found = importance(table, golden)
@@ -135,7 +126,7 @@ def test_a_column_that_always_fails_is_a_table_without_it():
 
 def test_tables_that_fall_apart_and_tables_of_little():
     apart = np.full((6, 6), np.nan)
-    apart[:3, :3], apart[3:, 3:] = drawn(np.random.default_rng(8), 3, 3), drawn(np.random.default_rng(9), 3, 3)
+    apart[:3, :3], apart[3:, 3:] = table_of(np.random.default_rng(8), 3, 3), table_of(np.random.default_rng(9), 3, 3)
     assert numbers(unbalanced_components(apart)) == pytest.approx(numbers(by_least_squares(apart)))
     diagonal = np.where(np.eye(4, dtype=bool), 0.5, np.nan)
     assert crossed.crossed_components(diagonal) is None
@@ -147,7 +138,7 @@ def test_what_rows_and_columns_both_count_is_taken_away_whatever_is_missing(miss
     """Pure interaction: intervals of tables that lack cells are hardly wider than those of the whole tables."""
     generator, ratios = np.random.default_rng(11), []
     for _ in range(40):
-        whole = drawn(generator, 20, 10, (0.5, 0.0, 0.5))
+        whole = drawn(generator, (20, 10), (0.5, 0.0, 0.5))
         part = whole.copy()
         part.flat[generator.choice(whole.size, missing, replace=False)] = np.nan
         lengths = [np.ptp(crossed.crossed_estimate(table).interval()) for table in (part, whole)]
@@ -165,14 +156,14 @@ def test_rows_of_one_score_do_not_make_intervals_too_sure():
     """At a share of one half, three rows in four with one score, at most 5 % of tables claim less (once 6.2 %)."""
     generator, claims = np.random.default_rng(6), 0
     for _ in range(8000):
-        table = drawn(generator, 20, 3, (0.5, 0.0, 0.5), nested=True)
+        table = drawn(generator, (20, 3), (0.5, 0.5))
         table[5:, 1:] = math.nan
         claims += nested.nested_estimate(table).interval()[1] < 0
     assert claims <= tolerated(8000, 0.05)
 
 
 def test_rows_of_as_many_scores_have_one_degree_of_freedom_each():
-    whole = drawn(np.random.default_rng(6), 20, 4, nested=True)
+    whole = table_of(np.random.default_rng(6), 20, 4, nested=True)
     whole[:, 3] = math.nan  # as many in every row
     assert nested.nested_estimate(whole).jackknife.degrees == 19
 

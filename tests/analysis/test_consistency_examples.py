@@ -29,13 +29,8 @@ def test_each_kind_by_hand():
     found = example_votes(np.array(PREDICTIONS), np.array(LABELS), np.array(IDS))
     rows = found.frame.set_index("example_id")
     assert found.frame["example_id"].tolist() == ["torn", "half", "silent", "wrong", "robust"]
-    assert rows["kind"].to_dict() == {
-        "robust": "robust",
-        "wrong": "never_right",
-        "half": "fragile",
-        "torn": "fragile",
-        "silent": "fragile",
-    }
+    kinds = dict.fromkeys(("half", "torn", "silent"), "fragile") | {"robust": "robust", "wrong": "never_right"}
+    assert rows["kind"].to_dict() == kinds
     assert rows.loc["torn", "votes"] == (1, 1, 2)
     assert rows.loc["torn", "entropy"] == pytest.approx(1.5)
     assert rows.loc["half", "entropy"] == 1
@@ -62,15 +57,9 @@ def test_arrays_and_frames_agree_and_the_mean_share_right_is_accuracy(seed, runs
     assert (votes.sum(axis=1) == found.frame["runs"]).all()
     assert found.frame["entropy"].to_numpy() == pytest.approx(stats.entropy(votes, base=2, axis=1))
     assert found.frame["entropy"].is_monotonic_decreasing
-    long = pd.DataFrame(
-        {
-            "run": np.repeat(np.arange(runs), examples),
-            "example_id": np.tile(np.arange(examples), runs),
-            "label": np.tile(labels, runs),
-            "prediction": predictions.reshape(-1),
-        }
-    )
-    pd.testing.assert_frame_equal(example_votes_of_frame(long, min_runs=1).frame, found.frame)
+    run, example = np.divmod(np.arange(predictions.size), examples)
+    long = {"run": run, "example_id": example, "label": labels[example], "prediction": predictions.reshape(-1)}
+    pd.testing.assert_frame_equal(example_votes_of_frame(pd.DataFrame(long), min_runs=1).frame, found.frame)
 
 
 def test_examples_that_one_run_saw_are_left_out():

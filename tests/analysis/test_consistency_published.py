@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import numpy as np
-import pandas as pd
 import pytest
 from analysis_oracle import consistency_matrixwise
+from published_tables import needs_tables, printed, read
 
-FOLDER = os.environ.get("L3D_TEST_REFERENCE")
-pytestmark = pytest.mark.skipif(FOLDER is None, reason="L3D_TEST_REFERENCE names no folder of published tables")
+pytestmark = needs_tables
 
 NOT_TWO_CLASSES = {"CB"}
 OTHER_METRIC = {"mcc", "pearson"}
@@ -30,14 +26,9 @@ the paper's tables print them so; the last two are just outside rounding."""
 IMPOSSIBLE_WITH_THREE_CLASSES = {("arxiv5", "RoBERTa-large"), ("arr10", "RoBERTa-large")}
 
 
-def printed(text):
-    half = 0.5 * 10.0 ** -len(text.partition(".")[2])
-    return float(text) - half, float(text) + half
-
-
 @pytest.fixture(scope="module")
 def table():
-    frame = pd.read_csv(Path(FOLDER or "") / "zhou2025_macro_micro.csv", dtype=str, keep_default_na=False)
+    frame = read("zhou2025_macro_micro")
     return frame[~frame["metric"].isin(OTHER_METRIC)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 
 import numpy as np
 import pandas as pd
@@ -11,27 +12,11 @@ from checks_cases import checks_of
 
 from mlflow_l3d.analysis.importance import importance, importance_path, radial_importance
 from mlflow_l3d.analysis.importance.estimators.missing_cells import reml_components
+from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.designs import Planned, design_named, plannable_designs
 from mlflow_l3d.designs.analyse import analyse
 
-NUMBERS = (
-    "importance",
-    "contributed_std",
-    "mitigated_std",
-    "golden_std",
-    "importance_corrected",
-    "importance_corrected_ci_low",
-    "importance_corrected_ci_high",
-    "importance_ci_low",
-    "importance_ci_high",
-    "moves_by_std",
-    "unevenness",
-    "score_mean",
-    "score_std",
-    "score_iqr",
-    "golden_iqr",
-    "collapsed_share",
-)
+NUMBERS = [field.name for field in fields(Importance) if field.type == "float"]
 FACTORS = ("data_order", "label_selection")
 
 

@@ -7,13 +7,13 @@ import math
 import numpy as np
 import proof_oracle as oracle
 import pytest
+from drawn_tables import drawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.analysis.importance import importance, radial_importance
 from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
 from mlflow_l3d.analysis.importance.estimators.nested import nested_estimate, radial_estimate
-from mlflow_l3d.analysis.planning.runs_needed import optimal_columns
 from mlflow_l3d.analysis.planning.stopping import EpsilonRule
 from mlflow_l3d.designs import design_named
 
@@ -25,11 +25,8 @@ SHARES = st.sampled_from([(0.5, 0.5, 0.0), (0.5, 0.0, 0.5), (0.9, 0.1, 0.0), (0.
 FEW = settings(max_examples=40, deadline=None)
 
 
-def drawn(seed, rows, columns, variances):
-    generator = np.random.default_rng(seed)
-    deviations = np.sqrt(variances)
-    table = deviations[0] * generator.standard_normal((rows, 1)) + deviations[1] * generator.standard_normal(columns)
-    return 70 + 3 * (table + deviations[2] * generator.standard_normal((rows, columns)))
+def table_of(seed, shape, variances):
+    return 70 + 3 * drawn(np.random.default_rng(seed), shape, variances)
 
 
 def drawn_sets(seed, rows, factors):
@@ -40,19 +37,18 @@ def drawn_sets(seed, rows, factors):
 @FEW
 @given(SEEDS, st.integers(2, 12), st.integers(2, 8), st.integers(2, 30), SHARES, st.sampled_from(["crossed", "nested"]))
 def test_published_score(seed, rows, columns, runs, variances, design):
-    table = drawn(seed, rows, columns, variances)
+    table = table_of(seed, (rows, columns), variances)
     golden = np.random.default_rng(seed).normal(70, 4, runs)
     found = importance(table, golden, model=design_named(design).model)
     expected = oracle.published(table, golden)
-    assert (found.contributed_std, found.mitigated_std, found.golden_std, found.importance) == pytest.approx(
-        expected, **CLOSE
-    )
+    numbers = found.contributed_std, found.mitigated_std, found.golden_std, found.importance
+    assert numbers == pytest.approx(expected, **CLOSE)
 
 
 @FEW
 @given(SEEDS, st.integers(2, 14), st.integers(2, 8), SHARES)
 def test_components_of_crossed_and_nested(seed, rows, columns, variances):
-    table = drawn(seed, rows, columns, variances)
+    table = table_of(seed, (rows, columns), variances)
     for estimate, expected in (
         (crossed_estimate(table), oracle.crossed(table)),
         (nested_estimate(table), oracle.nested(table)),
@@ -79,10 +75,10 @@ def test_components_of_radial(seed, rows, factors):
 def test_crossed_interval():
     """The jackknife over rows and columns, wherever rows differ for certain and no component is zero."""
     compared = boundary = 0
-    for seed in range(60):
+    for seed in range(32):
         shape = [(6, 4), (12, 5), (5, 8), (9, 7)][seed % 4]
-        table = drawn(
-            seed, *shape, [(0.5, 0.5, 0.0001), (0.5, 0.2, 0.3), (0.8, 0.1, 0.1), (0.1, 0.6, 0.3)][seed // 4 % 4]
+        table = table_of(
+            seed, shape, [(0.5, 0.5, 0.0001), (0.5, 0.2, 0.3), (0.8, 0.1, 0.1), (0.1, 0.6, 0.3)][seed // 4 % 4]
         )
         m, n = shape
         parts = oracle.crossed(table)
@@ -98,8 +94,8 @@ def test_crossed_interval():
         if compared <= 8:
             other = oracle.jackknife(table, oracle.crossed, columns_too=True, level=0.8)
             assert found.interval(0.8) == pytest.approx(other, **DERIVED)
-    assert compared >= 30
-    assert boundary >= 3
+    assert compared >= 16
+    assert boundary >= 2
 
 
 @pytest.mark.parametrize("uneven", [False, True])
@@ -107,7 +103,7 @@ def test_nested_interval(uneven):
     compared = limits = below = 0
     for seed in range(60):
         shape = [(6, 4), (12, 2), (5, 8), (20, 10)][seed % 4]
-        table = drawn(seed, *shape, [(0.5, 0.0, 0.5), (0.9, 0.0, 0.1), (0.1, 0.0, 0.9)][seed // 4 % 3])
+        table = table_of(seed, shape, [(0.5, 0.0, 0.5), (0.9, 0.0, 0.1), (0.1, 0.0, 0.9)][seed // 4 % 3])
         if uneven:  # later rows spread more
             means = table.mean(axis=1, keepdims=True)
             table = means + (table - means) * np.geomspace(0.2, 5, len(table))[:, None]
@@ -154,21 +150,19 @@ def test_radial_interval():
 
 def test_records_hold_the_same_intervals():
     """What is reported is what was compared above."""
-    table, sets = drawn(3, 12, 6, (0.5, 0.2, 0.3)), drawn_sets(4, 30, 2)
+    table, sets = table_of(3, (12, 6), (0.5, 0.2, 0.3)), drawn_sets(4, 30, 2)
     for design, estimate in (("crossed", crossed_estimate(table)), ("nested", nested_estimate(table))):
         record = importance(table, table[0], model=design_named(design).model)
-        assert (record.importance_corrected_ci_low, record.importance_corrected_ci_high) == estimate.interval()
+        assert record.corrected_interval == estimate.interval()
         assert record.importance_corrected == estimate.importance
     record = radial_importance(sets[:, 0], {"a": sets[:, 1], "b": sets[:, 2]})["b"]
-    assert (record.importance_corrected_ci_low, record.importance_corrected_ci_high) == radial_estimate(
-        sets, 2
-    ).interval()
+    assert record.corrected_interval == radial_estimate(sets, 2).interval()
 
 
 @FEW
 @given(SEEDS, st.sampled_from([0.02, 0.05, 0.2]))
 def test_rule_of_appendix_b3(seed, epsilon):
-    table = drawn(seed, 25, 4, (0.3, 0.3, 0.4)) / 3
+    table = table_of(seed, (25, 4), (0.3, 0.3, 0.4)) / 3
     golden = np.random.default_rng(seed).standard_normal(100)
     rows = oracle.rows_of_epsilon(table, golden, epsilon, 3)
     interim = EpsilonRule(epsilon).analyse(table, golden)
@@ -179,21 +173,13 @@ def test_rule_of_appendix_b3(seed, epsilon):
 @given(SEEDS, st.floats(0.01, 100), st.booleans(), st.floats(-100, 100), SHARES, st.sampled_from(["crossed", "nested"]))
 def test_units_and_origin_do_not_matter(seed, scale, negative, shift, variances, design):
     """Scores in fractions or percentage points, of a metric or of its complement."""
-    table = drawn(seed, 8, 5, variances) - 70
+    table = table_of(seed, (8, 5), variances) - 70
     golden = np.random.default_rng(seed).standard_normal(40)
     factor = -scale if negative else scale
     before = importance(table, golden, model=design_named(design).model)
     after = importance(factor * table + shift, factor * golden + shift, model=design_named(design).model)
-    for name in ("importance", "importance_corrected", "importance_corrected_ci_low", "importance_corrected_ci_high"):
+    ends = ("", "_ci_low", "_ci_high", "_corrected", "_corrected_ci_low", "_corrected_ci_high")
+    for name in (*(f"importance{end}" for end in ends), "unevenness"):
         assert getattr(after, name) == pytest.approx(getattr(before, name), rel=1e-5, abs=1e-5, nan_ok=True)
-
-
-def test_small_closed_forms():
-    assert [optimal_columns(share) for share in (0.1, 0.5, 0.9)] == [2, 3, 11]
-    assert oracle.shrinkage(10) == pytest.approx(0.923, abs=5e-4)
-    table = np.random.default_rng(0).standard_normal((3000, 10))
-    error = table.std(axis=1).std() / math.sqrt(3000)
-    assert importance(table, [0.0, 1.0]).contributed_std == pytest.approx(oracle.shrinkage(10), abs=4 * error)
-    for table, expected in (([[0, 2], [0, 2]], 1), ([[0, 0], [2, 2]], -1), ([[0, 2], [2, 0]], 1)):
-        golden = [0.0, 2.0]
-        assert importance(table, golden).importance == pytest.approx(expected) == oracle.published(table, golden)[3]
+    for name in ("moves_by_std", "score_iqr", "golden_iqr"):
+        assert getattr(after, name) == pytest.approx(scale * getattr(before, name), rel=1e-5, abs=1e-5), name

@@ -10,8 +10,8 @@ from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED, RADIAL
 from mlflow_l3d.analysis.importance.shape import single_run_limit
 
 TIMES = 4000
-TABLES = 1500
-"""Of these the limit is slower; one time in twenty has a standard error of 0.6 % then."""
+TABLES = 1000
+"""Of these the limit is slower; one time in twenty has a standard error of 0.7 % then."""
 NONE = np.empty(0)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from designs_helpers import ALL, TABLES, build, differing, sizes, table
+from designs_helpers import ALL, build, differing, place, sizes, table
 from hypothesis import given, settings
 
 from mlflow_l3d.cells.cell import Cell
@@ -36,18 +36,7 @@ def test_crossed_by_hand() -> None:
         ("data_order 1, others 1", others(1_000_001, data_order=1)),
         ("all redrawn 2", others(2_000_002)),
     ]
-    assert (cells[1].phase, cells[1].factor, cells[1].row, cells[1].column, cells[2].index) == (
-        *("investigation", "data_order", 0, 1),
-        0,
-    )
-
-
-@pytest.mark.parametrize("kind", TABLES)
-def test_golden_runs_are_shared_by_investigations_of_different_factors(kind: str) -> None:
-    def golden(factor: str, root: int = 0) -> list[str]:
-        return [cell.key for cell in build(kind, (factor,), root=root).cells() if cell.phase == "golden"]
-
-    assert golden("data_order") == golden("data_split") != golden("data_order", root=1)
+    assert (place(cells[1]), cells[2].index) == (("investigation", "data_order", 0, 1, None), 0)
 
 
 def test_nested_by_hand() -> None:
@@ -61,42 +50,27 @@ def test_nested_by_hand() -> None:
 
 
 def test_radial_by_hand() -> None:
-    cells = list(build("radial", ("data_split", "data_order+model_initialisation"), m=2).cells())
-    base, swap = 100_000_000, 200_000_000
-    assert [(c.name, c.phase, c.factor, c.row, c.column, c.index, dict(c.configurations)) for c in cells[3:]] == [
-        ("all redrawn 1", "base", None, 1, None, None, others(base + 1)),
-        ("data_split new, others 1", "swap", "data_split", 1, None, None, others(base + 1, data_split=swap + 1)),
-        (
-            "da_or+mo_in new, others 1 (data_order+model_initialisation)",
-            "swap",
-            "data_order+model_initialisation",
-            1,
-            None,
-            None,
-            others(base + 1, data_order=swap + 1, model_initialisation=swap + 1),
-        ),
+    base, swap, joint = 100_000_000, 200_000_000, "data_order+model_initialisation"
+    cells = list(build("radial", ("data_split", joint), m=2).cells())
+    assert [(c.name, c.phase, c.factor, c.row, c.column, c.index) for c in cells[3:]] == [
+        ("all redrawn 1", "base", None, 1, None, None),
+        ("data_split new, others 1", "swap", "data_split", 1, None, None),
+        (f"da_or+mo_in new, others 1 ({joint})", "swap", joint, 1, None, None),
     ]
+    new = {}, {"data_split": swap + 1}, {"data_order": swap + 1, "model_initialisation": swap + 1}
+    assert [dict(cell.configurations) for cell in cells[3:]] == [others(base + 1, **each) for each in new]
 
 
 def test_strategies_by_hand() -> None:
     """N=1, M=2: one row of two columns, a step each, with one of the two golden runs."""
     random, fixed = (list(build(kind, n=1, m=2, golden=2).cells()) for kind in ("random", "fixed"))
     for cells in (random, fixed):
-        assert [cell.name for cell in cells] == [
-            "data_order 0, others 0",
-            "all redrawn 0",
-            "data_order 1, others 0",
-            "all redrawn 1",
-        ]
+        names = ["data_order 0, others 0", "all redrawn 0", "data_order 1, others 0", "all redrawn 1"]
+        assert [cell.name for cell in cells] == names
         assert dict(cells[3].configurations) == others(2_000_001)
-    assert [dict(cell.configurations) for cell in random[::2]] == [
-        others(300_000_000, data_order=0),
-        others(300_000_001, data_order=1),
-    ]
-    assert [dict(cell.configurations) for cell in fixed[::2]] == [
-        others(1_000_000, data_order=0),
-        others(1_000_000, data_order=1),
-    ]
+    for cells, bases in ((random, (300_000_000, 300_000_001)), (fixed, (1_000_000, 1_000_000))):
+        expected = [others(base, data_order=column) for column, base in enumerate(bases)]
+        assert [dict(cell.configurations) for cell in cells[::2]] == expected
 
 
 @settings(max_examples=40, deadline=None)
@@ -168,7 +142,7 @@ def test_spread_has_its_known_size_in_every_design() -> None:
             assert np.var(row, ddof=1) == pytest.approx(variance, rel=4 * np.sqrt(2 / (runs - 1)))
     radial = build("radial", tuple(wanted), m=runs, root=3)
     sets = np.array([score(cell) for cell in radial.cells()]).reshape(runs, len(wanted) + 1)
-    for place, own in enumerate(wanted.values(), start=1):
-        change = ((sets[:, 0] - sets[:, place]) ** 2).mean() / 2
+    for at, own in enumerate(wanted.values(), start=1):
+        change = ((sets[:, 0] - sets[:, at]) ** 2).mean() / 2
         assert change == pytest.approx(own, rel=4 * np.sqrt(2 / runs))
     assert sets.var(axis=0, ddof=1) == pytest.approx(total, rel=4 * np.sqrt(2 / (runs - 1)))

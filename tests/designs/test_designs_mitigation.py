@@ -48,9 +48,8 @@ def test_the_order_of_the_mapping_has_no_effect_and_row_0_is_the_first_of_each_s
 
 def test_by_hand() -> None:
     design = build("crossed", n=1, m=5, golden=0, mitigation={"data_split": [7], "label_selection": [0, 2]})
-    found = [
-        tuple(cell.configurations[name] - 1_000_000 for name in ALL if name != "data_order") for cell in design.cells()
-    ]
+    others = [name for name in ALL if name != "data_order"]
+    found = [tuple(cell.configurations[name] - 1_000_000 for name in others) for cell in design.cells()]
     assert found == [(0, 7, 0), (2, 7, 1), (0, 7, 2), (2, 7, 3), (0, 7, 4)]
     equal = [(row["data_split"], row["label_selection"]) for row in rows(4, {n: [0, 1] for n in ALL[:2]})]
     assert [(a - 1_000_000, b - 1_000_000) for a, b in equal] == [(0, 0), (1, 1), (1, 0), (0, 1)]

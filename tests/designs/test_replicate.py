@@ -40,10 +40,7 @@ def test_it_joins_all_factors_on_request_and_no_other():
     every = specify({**sizes, "factor": "all"})
     assert specify({**sizes, "factor": f"all,{REPLICATE}"}).factors == (*every.factors, REPLICATE)
     assert specify({**sizes, "factor": REPLICATE}).mitigated_factors == every.factors
-    for text, why in (
-        (f"data_order+{REPLICATE}", "joins factors of the approach only"),
-        ("all,data_order", "must be"),
-    ):
+    for text, why in ((f"data_order+{REPLICATE}", "joins factors of the approach only"), ("all,data_order", "must be")):
         with pytest.raises(ParameterError, match=why):
             specify({**sizes, "factor": text})
     with pytest.raises(ParameterError, match="design=random has no place for"):
@@ -56,9 +53,8 @@ def test_an_approach_has_no_factor_of_that_name():
 
 def found(table, agreement=None, **how):
     record = importance(np.array(table), np.array([0.1, 0.5, 0.3]), factor=REPLICATE)
-    evidence = Evidence(
-        importances={REPLICATE: record}, golden=record.golden, repeated_agreement=agreement, plan=PlanFacts(**how)
-    )
+    known = {"importances": {REPLICATE: record}, "golden": record.golden, "plan": PlanFacts(**how)}
+    evidence = Evidence(**known, repeated_agreement=agreement)
     return [(check.severity, f"{check.message} {check.title}") for check in repeated_cells(evidence)]
 
 

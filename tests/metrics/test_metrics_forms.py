@@ -102,9 +102,8 @@ def test_rankings_are_scikit_learns(gains: list[int], random: Any) -> None:
     relevance, places = [truth[each] for each in ids], -np.arange(len(ids))
     found = scores_of([truth], [ids], "ranking")
     assert found["ndcg_at_10"] == pytest.approx(metrics.ndcg_score([relevance], [places], k=10))
-    assert found["average_precision"] == pytest.approx(
-        metrics.average_precision_score([gain > 0 for gain in relevance], places)
-    )
+    expected = metrics.average_precision_score([gain > 0 for gain in relevance], places)
+    assert found["average_precision"] == pytest.approx(expected)
 
 
 def test_a_metric_whose_package_is_missing_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,18 +66,17 @@ LABELS_OF = {
 @pytest.mark.parametrize("metric", OURS, ids=lambda metric: metric.name)
 def test_ours_lie_in_their_range_and_perfect_predictions_at_its_better_end(metric: Metric) -> None:
     kind = metric.kinds[0]
-    labels = form_of(kind).labels(LABELS_OF[kind])
-    perfect = (
-        [json.loads(each)[0] if each.startswith("[") else each for each in labels] if kind == "generation" else labels
-    )
-    perfect = [[*json.loads(each)][:2] for each in labels] if kind == "ranking" else perfect
+    perfect = labels = form_of(kind).labels(LABELS_OF[kind])
+    if kind == "generation":
+        perfect = [json.loads(each)[0] if each.startswith("[") else each for each in labels]
+    if kind == "ranking":
+        perfect = [[*json.loads(each)][:2] for each in labels]
     shuffled = np.random.default_rng(0).permutation(len(labels))
     for predictions in (perfect, [perfect[at] for at in shuffled], [perfect[0]] * len(labels)):
         found = known.scores_of(labels, predictions, kind, only=[metric.name])
         assert metric.range[0] <= found[metric.name] <= metric.range[1]
-    assert known.score(metric, labels, form_of(kind).predictions(perfect)) == pytest.approx(
-        metric.range[metric.greater_is_better], abs=1e-12
-    )
+    best = known.score(metric, labels, form_of(kind).predictions(perfect))
+    assert best == pytest.approx(metric.range[metric.greater_is_better], abs=1e-12)
     assert known.named(metric.name) is metric
 
 
@@ -97,48 +96,23 @@ def test_what_only_an_approach_knows_is_better_when_it_is_greater() -> None:
     assert math.isnan(known.score(metric, LABELS, PREDICTIONS))
 
 
-@pytest.mark.parametrize("name", ["reward", "elo_rating", "score", "my_score", "neg_mean_squared_error"])
-def test_names_without_a_word_for_a_share_are_read_in_their_own_unit(name: str) -> None:
+IN_PERCENT = "test_acc success_rate judge_score hits@10 unparsed_share time_series_accuracy cost_sensitive_f1"
+IN_PERCENT += " error_detection_f1 loss_aware_auc error-free_rate"
+ERRORS = "validation_loss Top-Error perplexity dev_wer validation_0-logloss nll duration_seconds latency error_rate"
+ERRORS += " brier fpr eer ece ppl kl_divergence hallucination_rate neg_log_likelihood false_negative_rate aic regret"
+ERRORS += " crps misclassification my_score:lower test_err cross_entropy crossentropy nrmse kl bits_per_byte violations"
+READ = {
+    "reward elo_rating score my_score neg_mean_squared_error": (1.0, False),
+    IN_PERCENT: (1.0, True),
+    ERRORS: (-1.0, False),
+}
+
+
+@pytest.mark.parametrize(("name", "read"), [(name, read) for names, read in READ.items() for name in names.split()])
+def test_what_only_an_approach_knows_is_read_by_the_words_of_its_name(name: str, read: tuple[float, bool]) -> None:
+    """An error is better if it is smaller, and a share is in percent; anything else is in its own unit."""
     metric = known.named(name)
-    assert (metric.sign, metric.percent) == (1.0, False)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *["test_acc", "success_rate", "judge_score", "hits@10", "unparsed_share", "time_series_accuracy"],
-        *["cost_sensitive_f1", "error_detection_f1", "loss_aware_auc", "error-free_rate"],
-    ],
-)
-def test_names_of_shares_are_read_in_percent(name: str) -> None:
-    metric = known.named(name)
-    assert (metric.sign, metric.percent) == (1.0, True)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *["validation_loss", "Top-Error", "perplexity", "dev_wer"],
-        *[
-            "validation_0-logloss",
-            "nll",
-            "duration_seconds",
-            "latency",
-            "error_rate",
-            "brier",
-            "fpr",
-            "eer",
-            "ece",
-            "ppl",
-        ],
-        *["kl_divergence", "hallucination_rate", "neg_log_likelihood", "false_negative_rate", "misclassification"],
-        *["my_score:lower", "aic", "regret", "crps"],
-        *["test_err", "cross_entropy", "crossentropy", "nrmse", "kl", "bits_per_byte", "violations"],
-    ],
-)
-def test_what_only_an_approach_knows_is_an_error_by_its_name(name: str) -> None:
-    metric = known.named(name)
-    assert (metric.sign, metric.percent) == (-1.0, False)
+    assert (metric.sign, metric.percent) == read
 
 
 def test_chance_is_known_where_the_classes_are() -> None:
@@ -225,9 +199,8 @@ def test_where_lower_is_better_a_search_goes_down() -> None:
 def test_where_lower_is_better_the_lowest_epoch_is_the_best() -> None:
     from mlflow_l3d.approaches.finetuning.training import Progress
 
-    recipe = SimpleNamespace(
-        selection="best", early_stopping_metric="f1_macro", early_stopping_patience=0, average_last=0
-    )
+    stopping = {"early_stopping_metric": "f1_macro", "early_stopping_patience": 0}
+    recipe = SimpleNamespace(selection="best", average_last=0, **stopping)
     progress = Progress(recipe, metric=ERROR_RATE)  # type: ignore[arg-type]
     assert [progress.add(score, 1.0, 1.0) for score in (0.4, 0.2, 0.3)] == [True, True, False]
     assert progress.metrics["validation_strangers_error"] == 0.2

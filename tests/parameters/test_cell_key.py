@@ -18,15 +18,9 @@ from mlflow_l3d.tasks.sources.packaged import generate
 
 
 def task(examples: int = 400, **changes: object) -> Task:
-    labels = np.arange(examples, dtype=np.int64) % 2
-    content = {
-        "name": "mine",
-        "texts": [[f"text {number}" for number in range(examples)]],
-        "labels": labels,
-        "class_names": ["no", "yes"],
-        "example_ids": np.arange(examples, dtype=np.int64),
-        **changes,
-    }
+    numbers = np.arange(examples, dtype=np.int64)
+    content = {"name": "mine", "texts": [[f"text {number}" for number in numbers]], "labels": numbers % 2}
+    content |= {"class_names": ["no", "yes"], "example_ids": numbers, **changes}
     return make_task(**content)  # type: ignore[arg-type]
 
 
@@ -132,16 +126,9 @@ def test_what_makes_two_parents_one_investigation() -> None:
     base = small().key
     assert small(executor="inline", workers=1).key == base
     assert small(golden_runs=12, root_seed="0").key == base
-    changes: list[dict[str, object]] = [
-        {"investigation_runs": 4},
-        {"mitigation_runs": 5},
-        {"golden_runs": 13},
-        {"metric": "accuracy"},
-        {"factor": "data_split"},
-        {"factor": "data_order,data_split"},
-        {"root_seed": 1},
-    ]
-    assert len({base, *(small(**change).key for change in changes)}) == 1 + len(changes)
+    changes: list[tuple[str, object]] = [("investigation_runs", 4), ("mitigation_runs", 5), ("golden_runs", 13)]
+    changes += [("metric", "accuracy"), ("factor", "data_split"), ("factor", "data_order,data_split"), ("root_seed", 1)]
+    assert len({base, *(small(**{name: value}).key for name, value in changes)}) == 1 + len(changes)
 
 
 def test_keys_are_what_they_always_were(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,17 +147,11 @@ def test_only_where_a_class_may_lack_evaluated_examples_is_the_macro_average_par
     drawn = task()
     one_each = replace(drawn, settings=replace(drawn.settings, num_labelled=2))
     on_validation = replace(drawn, settings=replace(drawn.settings, num_labelled=6, evaluated="validation"))
-    cases = [
-        (drawn, False),
-        (one_each, False),
-        (parted([0, 1]), False),
-        (parted([1, 1]), True),
-        (on_validation, False),
-        (OwnWay(**vars(drawn)), True),
-    ]
-    assert [may_lack_a_class(each) for each, _ in cases] == [lacks for _, lacks in cases]
-    keys_of = [identity(each, FakeApproach(), model_revision="", numerics={}) for each, _ in cases]
-    assert ["macro_averages" in key for key in keys_of] == [lacks for _, lacks in cases]
+    whole, lacking = [drawn, one_each, parted([0, 1]), on_validation], [parted([1, 1]), OwnWay(**vars(drawn))]
+    lacks = [False] * len(whole) + [True] * len(lacking)
+    assert [may_lack_a_class(each) for each in (*whole, *lacking)] == lacks
+    keys_of = [identity(each, FakeApproach(), model_revision="", numerics={}) for each in (*whole, *lacking)]
+    assert ["macro_averages" in key for key in keys_of] == lacks
 
 
 def test_a_validation_part_may_lack_a_class() -> None:

@@ -13,7 +13,6 @@ from mlflow_l3d.designs.baselines import FixedDesign, RandomDesign
 from mlflow_l3d.designs.crossed import CrossedDesign
 from mlflow_l3d.designs.nested import NestedDesign
 from mlflow_l3d.designs.radial import RadialDesign
-from mlflow_l3d.errors import ParameterError
 
 KINDS = {kind.name: kind for kind in (CrossedDesign, NestedDesign, RadialDesign, RandomDesign, FixedDesign)}
 
@@ -25,23 +24,11 @@ def test_every_design_is_built(design: str) -> None:
     assert request.document()["design"]["name"] == design
 
 
-def test_sizes_that_auto_stands_for() -> None:
-    assert small(mitigation_runs="auto").plan.mitigation_runs == 20
-    assert (
-        small(design="radial", mitigation_runs="auto", golden_runs="auto", investigation_runs=10).plan.mitigation_runs
-        == 100
-    )
-    assert small(design="nested", stop="interval", mitigation_runs="auto").plan.mitigation_runs == 320
-    assert small(mitigation_runs="auto", investigation_runs=3, golden_runs="auto").plan.golden_runs == 60
-
-
 def test_radial_needs_no_golden_runs_and_no_columns() -> None:
     radial = {"design": "radial", "factor": "all", "mitigation_runs": 7, "golden_runs": "auto"}
     request = small(**radial, investigation_runs=10)  # the default, which says nothing
     assert len(request.design()) == 7 * (len(request.setup.all_factors) + 1)
     assert request.plan.golden_runs == 0
-    with pytest.raises(ParameterError, match=r"^golden_runs=5: must be auto in the radial design"):
-        small(design="radial", golden_runs=5)
     assert refusal(small, **radial, investigation_runs=9) == (
         "investigation_runs=9: is a number of columns, and the radial design has none. "
         "Leave it out; mitigation_runs is the number of base runs."
@@ -79,7 +66,6 @@ def test_product_of_joint_factors() -> None:
         ({"mitigation": "{0}:1-3"}, "mitigation={0}:1-3: must be none, or factor:0"),
         ({"mitigation": "={0}:1"}, "mitigation=={0}:1: must be none, or factor:0"),
         ({"mitigation": "{0}:1,{0}:2"}, "mitigation={0}:1,{0}:2: must name {0} once"),
-        ({"mitigation": "{0}:1+1"}, "mitigation={0}: [1, 1]: must be different configurations"),
         (
             {"mitigation": "{0}:1", "design": "radial", "investigation_runs": 10},
             "mitigation={0}:1: is not for design=r",
@@ -88,11 +74,8 @@ def test_product_of_joint_factors() -> None:
         ({"stop": "epsilon", "design": "radial", "golden_runs": "auto"}, "stop=epsilon: needs design=crossed or"),
         ({"stop": "interval", "mitigation_runs": 20}, "mitigation_runs=20: stop=interval looks after 20, 40, 80, ..."),
         ({"half_width": 0}, "half_width=0: must be a number above 0 and below 1"),
-        ({"half_width": "wide"}, "half_width=wide: must be a number above 0 and below 1"),
         ({"epsilon": "inf"}, "epsilon=inf: must be a number above 0"),
-        ({"epsilon": "nan"}, "epsilon=nan: must be a number above 0"),
         ({"golden_runs": "pooled", "design": "random"}, "golden_runs=pooled: is not for design=random"),
-        ({"investigation_runs": 1001, "design": "nested"}, "investigation_runs=1001: must be a whole number from 1"),
     ],
 )
 def test_what_does_not_fit(parameters: dict[str, Any], line: str) -> None:

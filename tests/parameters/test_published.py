@@ -57,11 +57,8 @@ def test_what_is_left_out_is_the_papers() -> None:
     assert (plan.mitigation_runs, plan.investigation_runs, plan.golden_runs) == (7, 4, 28)
     assert (found.metric.name, found.setup.hyperparameters["rate"]) == ("f1_macro_published", 0.125)
     assert found.document()["notes"] == []
-    assert {name: found.resolved()[name] for name in ("mitigation_runs", "golden_runs", "metric")} == {
-        "mitigation_runs": "7",
-        "golden_runs": "28",
-        "metric": "f1_macro_published",
-    }
+    wanted = {"mitigation_runs": "7", "golden_runs": "28", "metric": "f1_macro_published"}
+    assert found.resolved().items() >= wanted.items()
     assert found.given["mitigation_runs"] == found.given["metric"] == "auto"
 
 
@@ -109,40 +106,32 @@ def test_without_paper_nothing_changes() -> None:
 @pytest.mark.parametrize(
     ("approach", "asked", "model", "runs", "metric"),
     [
-        (Finetuning(), "roberta-base", "roberta-base", "100", "f1_macro"),
-        (MetaLearning(), "auto", "bert-base", "100", "f1_macro"),
-        (InContextLearning(), "zephyr-7b-alpha", "zephyr-7b-alpha", "20", "f1_macro_published"),
+        (Finetuning(), "roberta-base", "roberta-base", 100, "f1_macro"),
+        (MetaLearning(), "auto", "bert-base", 100, "f1_macro"),
+        (InContextLearning(), "zephyr-7b-alpha", "zephyr-7b-alpha", 20, "f1_macro_published"),
     ],
     ids=lambda value: getattr(value, "name", value),
 )
-def test_the_studies_of_the_paper(approach: Approach, asked: str, model: str, runs: str, metric: str) -> None:
+def test_the_studies_of_the_paper(approach: Approach, asked: str, model: str, runs: int, metric: str) -> None:
     given, _ = read_parameters({"hyperparameters": "paper", "model": asked}, MAIN, approach, None)
     found, remarks = as_published(given, approach)
-    assert (found["model"], found["mitigation_runs"], found["metric"]) == (
-        model,
-        int(runs) if runs.isdigit() else runs,
-        metric,
-    )
+    assert (found["model"], found["mitigation_runs"], found["metric"]) == (model, runs, metric)
     assert remarks == ()
 
 
 @pytest.mark.parametrize("approach", [Finetuning(), InContextLearning()], ids=lambda value: value.name)
 def test_several_models_are_named(approach: Approach) -> None:
     given, _ = read_parameters({"hyperparameters": "paper"}, MAIN, approach, None)
-    assert approach.published_study is not None
     with pytest.raises(ParameterError, match=f"Use model={Choice(approach.published_study.models)}"):
         as_published(given, approach)
 
 
 def test_the_packaged_encoder_needs_a_rate_of_its_own_where_it_is_trained(data_folder, monkeypatch) -> None:
     monkeypatch.setenv("L3D_DATA", str(data_folder))
-    given, rate = (
-        {"approach": "finetuning", "task": "cola", "model": SMALL, "hyperparameters": "paper"},
-        "learning_rate",
-    )
-    assert f"(hyperparameters=paper,{rate}=...)" in refusal(specify, given)
-    own = specify({**given, "hyperparameters": f"paper,{rate}=0.0002"})
-    assert own.setup.hyperparameters[rate] == 0.0002
+    given = {"approach": "finetuning", "task": "cola", "model": SMALL, "hyperparameters": "paper"}
+    assert "(hyperparameters=paper,learning_rate=...)" in refusal(specify, given)
+    own = specify({**given, "hyperparameters": "paper,learning_rate=0.0002"})
+    assert own.setup.hyperparameters["learning_rate"] == 0.0002
     assert specify({**given, "approach": "meta_learning"}).setup.hyperparameters["meta_learning_rate"] == 1e-4
 
 

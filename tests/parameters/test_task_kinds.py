@@ -81,10 +81,8 @@ def test_what_hyperparameters_allow() -> None:
 
 
 def test_a_metric_of_classes_on_scores() -> None:
-    with pytest.raises(
-        ParameterError,
-        match=r"^metric=f1_macro: is a metric of class numbers, and mine is a regression task.* Use pearson, ",
-    ):
+    said = r"^metric=f1_macro: is a metric of class numbers, and mine is a regression task.* Use pearson, "
+    with pytest.raises(ParameterError, match=said):
         specify({**FEW, "approach": "fake", "metric": "f1_macro"}, approach=TakesAll(), task=a_task("regression"))
     with pytest.raises(ParameterError, match=r"^metric=rmse: is a metric of finite numbers, and mine is a"):
         specify({**FEW, "approach": "fake", "metric": "rmse"}, approach=TakesAll(), task=a_task("classification"))
@@ -101,9 +99,8 @@ def test_an_investigation_is_about_the_metric_of_the_kind(kind: str, metric: str
 
 def set_up_own(bound: Task | None, root_seed: int = 0, fraction: float = 0.0, **changes: object) -> Setup:
     given, approach = read_parameters({"executor": "inline", **changes}, MAIN, TakesAll(), bound)
-    return set_up(
-        given, approach, bound, root_seed=root_seed, searches=None, predefined_split=True, validation_fraction=fraction
-    )
+    how = {"root_seed": root_seed, "predefined_split": True, "validation_fraction": fraction}
+    return set_up(given, approach, bound, searches=None, **how)
 
 
 def test_the_own_split_of_a_setup() -> None:
@@ -114,9 +111,8 @@ def test_the_own_split_of_a_setup() -> None:
     assert "mine: its own split is used: 20 train, 20 evaluated examples" in setup.task.notes
     # The root seed has no part in it until something is drawn.
     assert set_up_own(a_task("classification", parts=True), 5).task.settings == setup.task.settings
-    held = [
-        set_up_own(a_task("classification", parts=True), seed, 0.2, num_labelled=10, test_size=6) for seed in (0, 5)
-    ]
+    own = a_task("classification", parts=True)
+    held = [set_up_own(own, seed, 0.2, num_labelled=10, test_size=6) for seed in (0, 5)]
     assert [(s.task.settings.num_labelled, s.task.settings.test_size) for s in held] == [(10, 6)] * 2
     assert len({s.task.settings.fixed_seed for s in held}) == 2
     split = held[0].task.split({})

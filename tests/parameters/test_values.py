@@ -138,9 +138,8 @@ def test_values_are_as_python_has_them_however_they_are_given() -> None:
     asked = read_arguments(python, MAIN)
     assert {name: asked[name] for name in python} == python == {n: read_arguments(typed, MAIN)[n] for n in python}
     assert {name: asked.texts[name] for name in python} == typed
-    assert (
-        read_arguments({"device": ["cpu"], "metric": ("accuracy",), "design": ["nested"]}, MAIN)["design"] == "nested"
-    )
+    listed = {"device": ["cpu"], "metric": ("accuracy",), "design": ["nested"]}
+    assert read_arguments(listed, MAIN)["design"] == "nested"
     assert read_arguments({"deterministic": "False"}, MAIN)["deterministic"] is False
     columns = ["a,b", "c"]
     assert read_arguments({"text_column": columns}, MAIN)["text_column"] is columns

@@ -29,14 +29,12 @@ def test_answers_tags_and_relevant_ids(tmp_path: Path) -> None:
     answers = load_task(written(tmp_path, question=["q", "r", "s"], answer=["yes", ["1", "one"], 3]), asked)
     assert (answers.kind, answers.metric, answers.class_names) == ("generation", "exact_match", ())
     assert answers.labels.tolist() == ["yes", '["1","one"]', "3"]
-    tagged = load_task(
-        written(tmp_path, tokens=TOKENS, ner_tags=TAGS), Reading(task_kind="tagging", label_column="ner_tags")
-    )
+    asked = Reading(task_kind="tagging", label_column="ner_tags")
+    tagged = load_task(written(tmp_path, tokens=TOKENS, ner_tags=TAGS), asked)
     assert tagged.texts[0][0] == "Ada met Alan"
     assert tagged.labels[0] == '["B-PER","O","B-PER"]'
-    ranked = load_task(
-        written(tmp_path, query=["q", "r"], label=[["d1"], {"d1": 2, "d2": 1}]), Reading(task_kind="ranking")
-    )
+    path = written(tmp_path, query=["q", "r"], label=[["d1"], {"d1": 2, "d2": 1}])
+    ranked = load_task(path, Reading(task_kind="ranking"))
     assert ranked.labels.tolist() == ['["d1"]', '{"d1":2,"d2":1}']
     assert ranked.metric == "ndcg_at_10"
     assert ranked.strata.tolist() == [0, 0]

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refusal
+from task_files import written
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.files import is_data, load_data, load_file
@@ -21,16 +22,6 @@ from mlflow_l3d.tasks.kinds import Reading
 
 TEXTS = ['say "no"', "two\nlines", "NA", "null", "comma, tab\tand é", "None"]
 LABELS = ["yes", "no", "yes", "no", "None", "None"]
-
-
-def write(path: Path, frame: pd.DataFrame) -> Path:
-    if path.suffix in {".csv", ".tsv"}:
-        frame.to_csv(path, index=False, sep="\t" if path.suffix == ".tsv" else ",")
-    elif path.suffix == ".parquet":
-        frame.to_parquet(path)
-    else:
-        frame.to_json(path, orient="records", lines=True)
-    return path
 
 
 def csv(tmp_path: Path, text: str, name: str = "mine.csv") -> Path:
@@ -44,12 +35,11 @@ NUMBERS = pd.DataFrame({"b": [0.1, 1e-9, 2, 3], "a": [1, 2, 3, 4], "id": [4, 3, 
 
 def test_columns_of_numbers_are_features(tmp_path: Path) -> None:
     """In a file, a data frame, and from Python, they are the same numbers; others are another task."""
-    task = load_file(write(tmp_path / "mine.csv", NUMBERS))
+    task = load_file(written(tmp_path / "mine.csv", NUMBERS))
     assert task.features.tolist() == NUMBERS[["b", "a"]].to_numpy().tolist()
     assert (task.texts[0][1], task.example_ids.tolist()) == ("1e-09 2.0", [4, 3, 2, 1])
-    same = make_task(
-        "mine.csv", labels=[0, 1, 0, 1], class_names="xy", example_ids=[4, 3, 2, 1], features=task.features
-    )
+    content = {"class_names": "xy", "example_ids": [4, 3, 2, 1], "features": task.features}
+    same = make_task("mine.csv", labels=[0, 1, 0, 1], **content)
     frame = load_data(NUMBERS, "DataFrame")
     as_texts = make_task("mine", task.texts, task.labels, "xy", task.example_ids)
     keys = [each.fingerprint for each in (task, same, frame, as_texts)]
@@ -65,7 +55,7 @@ def test_columns_of_numbers_are_features(tmp_path: Path) -> None:
 def test_data_frames_and_data_sets_are_read_as_files_are(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     texts = pd.DataFrame({"text": TEXTS, "label": LABELS})
-    read = load_file(write(tmp_path / "mine.csv", texts)).fingerprint
+    read = load_file(written(tmp_path / "mine.csv", texts)).fingerprint
     for data in (texts, texts.set_index(pd.Index(LABELS)), datasets.Dataset.from_pandas(texts)):
         assert is_data(data)
         assert load_data(data, "mine").fingerprint == read
@@ -81,7 +71,7 @@ def test_every_format_gives_the_same_task(tmp_path: Path, labels: list[object], 
     frame = pd.DataFrame({"text": TEXTS, "label": labels})
     if ids:
         frame["id"] = ids
-    tasks = [load_file(write(tmp_path / f"mine{suffix}", frame)) for suffix in (".csv", ".tsv", ".parquet", ".jsonl")]
+    tasks = [load_file(written(tmp_path / f"mine{suffix}", frame)) for suffix in (".csv", ".tsv", ".parquet", ".jsonl")]
     assert len({task.fingerprint for task in tasks}) == 1
     task = tasks[0]
     assert task.name == "mine.csv"
@@ -100,10 +90,8 @@ def test_any_text_survives_csv_and_jsonl(tmp_path_factory: pytest.TempPathFactor
     folder = tmp_path_factory.mktemp("any")
     rows = [*rows, ("a", "x"), ("b", "x"), ("c", "y z"), ("d", "y z"), ("e", "1.5"), ("f", "1.5")]
     frame = pd.DataFrame(rows, columns=["text", "label"])
-    (folder / "mine.jsonl").write_text(
-        "\n".join(json.dumps({"text": text, "label": label}) for text, label in rows), encoding="utf-8"
-    )
-    for path in (write(folder / "mine.csv", frame), folder / "mine.jsonl"):
+    lines = "\n".join(json.dumps({"text": text, "label": label}) for text, label in rows)
+    for path in (written(folder / "mine.csv", frame), csv(folder, lines, "mine.jsonl")):
         task = load_file(path)
         assert task.texts == (tuple(text for text, _ in rows),)
         assert [task.class_names[label] for label in task.labels] == [label for _, label in rows]
@@ -111,7 +99,7 @@ def test_any_text_survives_csv_and_jsonl(tmp_path_factory: pytest.TempPathFactor
 
 def test_text_columns_by_name(tmp_path: Path) -> None:
     columns = ["premise", "hypothesis", "text", "label"]
-    path = write(tmp_path / "pair.csv", pd.DataFrame([[*"pht", k % 2] for k in range(4)], columns=columns))
+    path = written(tmp_path / "pair.csv", pd.DataFrame([[*"pht", k % 2] for k in range(4)], columns=columns))
     assert load_file(path).texts == (("t",) * 4,)
     assert load_file(path, Reading("hypothesis, premise")).texts == (("h",) * 4, ("p",) * 4)
     assert load_file(path, Reading("premise")).texts == (("p",) * 4,)
@@ -130,23 +118,23 @@ def test_text_columns_by_name(tmp_path: Path) -> None:
 )
 def test_text_columns_that_are_found(tmp_path: Path, columns: tuple[str, ...], found: int) -> None:
     frame = pd.DataFrame({name: ["a", "b", "c", "d"] for name in columns} | {"label": [0, 0, 1, 1], "other": "z"})
-    assert len(load_file(write(tmp_path / "mine.parquet", frame)).texts) == found
+    assert len(load_file(written(tmp_path / "mine.parquet", frame)).texts) == found
 
 
 def test_names_of_numbered_classes(tmp_path: Path) -> None:
     frame = pd.DataFrame({"text": list("abcd"), "y": [4, 2, 4, 2], "y_name": ["four", "two", "four", "two"]})
-    task = load_file(write(tmp_path / "mine.csv", frame), Reading(label_column="y"))
+    task = load_file(written(tmp_path / "mine.csv", frame), Reading(label_column="y"))
     assert task.class_names == ("two", "four")
     assert task.labels.tolist() == [1, 0, 1, 0]
     frame["y_name"] = ["four", "two", "quatre", "two"]
     with pytest.raises(ParameterError, match="y_name must hold exactly one name for each number in y"):
-        load_file(write(tmp_path / "mine.csv", frame), Reading(label_column="y"))
+        load_file(written(tmp_path / "mine.csv", frame), Reading(label_column="y"))
 
 
 def test_bools_are_classes(tmp_path: Path) -> None:
     frame = pd.DataFrame({"text": list("abcd"), "label": [True, False, True, False]})
     for suffix in (".csv", ".parquet", ".jsonl"):
-        task = load_file(write(tmp_path / f"mine{suffix}", frame))
+        task = load_file(written(tmp_path / f"mine{suffix}", frame))
         assert task.class_names == ("False", "True")
         assert task.labels.tolist() == [1, 0, 1, 0]
 
@@ -174,7 +162,7 @@ GOOD = "a,0\nb,1\nc,0\nd,1\n"
         ("", "task=mine.csv: the file is empty"),
         ("text,label\n", "task=mine.csv: the file holds no examples"),
         (
-            f"text,lable,kind\n{''.join(f'{row},z{row[-1]}{chr(10)}' for row in GOOD.split())}",
+            "text,lable,kind\na,0,z0\nb,1,z1\nc,0,z0\nd,1,z1\n",
             r"label_column='label': must be one of the columns kind, lable, text. Add --label-column lable, or",
         ),
         (f"body,label\n{GOOD}", "text_column=auto: no column has a name that is known; there are body, label. Name it"),
@@ -193,7 +181,7 @@ GOOD = "a,0\nb,1\nc,0\nd,1\n"
         (f"text,label\n{GOOD}e,1,2\n", r"not well-formed \(Expected 2 fields in line 6, saw 3\). Put double quotes"),
         ("text,label\na,0,x\nb,1,y\n", "not well-formed"),
         (f'text,label\n"{GOOD}', r"not well-formed \(EOF inside string"),
-        (f"text,label\n1,0\n2,1\n{GOOD[:0]}3,0\n4,1\n", "text_column=text: must hold texts, not values of type int"),
+        ("text,label\n1,0\n2,1\n3,0\n4,1\n", "text_column=text: must hold texts, not values of type int"),
     ],
 )
 def test_a_file_with_a_fault(tmp_path: Path, content: str, line: str) -> None:
@@ -203,22 +191,16 @@ def test_a_file_with_a_fault(tmp_path: Path, content: str, line: str) -> None:
     assert str(tmp_path) not in str(caught.value)
 
 
-REVIEWS = pd.DataFrame(
-    {
-        "Review ID": range(1, 101),
-        "Review Text ": [f"a film of {row} kinds" for row in range(100)],
-        "Mood": ["+", "-"] * 50,
-    }
-)
+TOLD = [f"a film of {row} kinds" for row in range(100)]
+REVIEWS = pd.DataFrame({"Review ID": range(1, 101), "Review Text ": TOLD, "Mood": ["+", "-"] * 50})
 
 
 def test_columns_with_odd_names_are_found(tmp_path: Path) -> None:
     """By their values if nobody names them and one pair is plausible; else ignoring case and outer spaces."""
-    task = load_file(write(tmp_path / "mine.csv", REVIEWS))
+    task = load_file(written(tmp_path / "mine.csv", REVIEWS))
     assert task.texts == (tuple(REVIEWS["Review Text "]),)
-    assert {"labels are read from the column 'Mood'", "the text is read from the column 'Review Text '"} == {
-        note.removeprefix("mine.csv: ") for note in task.notes
-    }
+    notes = {note.removeprefix("mine.csv: ") for note in task.notes}
+    assert notes == {"labels are read from the column 'Mood'", "the text is read from the column 'Review Text '"}
     for named in (("review text", "mood"), ("Review Text ", "Mood")):
         same = load_data(REVIEWS, "DataFrame", Reading(*named))
         assert (same.fingerprint, same.notes) == (task.fingerprint, ())
@@ -227,12 +209,11 @@ def test_columns_with_odd_names_are_found(tmp_path: Path) -> None:
 
 def test_columns_that_could_be_others_are_not_guessed() -> None:
     """The refusal holds what to type."""
-    with pytest.raises(ParameterError) as caught:
-        load_data(REVIEWS.assign(stars=[1, 2, 3, 4] * 25), "DataFrame")
-    assert str(caught.value).endswith("Add --text-column 'Review Text ' --label-column Mood, or name stars.")
-    with pytest.raises(ParameterError) as caught:
-        load_data(REVIEWS.assign(title="by and large"), "DataFrame", Reading(label_column="Mood"))
-    assert str(caught.value).endswith("Add --text-column 'Review Text ' --label-column Mood, or name title.")
+    typed = "Add --text-column 'Review Text ' --label-column Mood, or name"
+    found = refusal(load_data, REVIEWS.assign(stars=[1, 2, 3, 4] * 25), "DataFrame")
+    assert found.endswith(f"{typed} stars.")
+    found = refusal(load_data, REVIEWS.assign(title="by and large"), "DataFrame", Reading(label_column="Mood"))
+    assert found.endswith(f"{typed} title.")
 
 
 def test_rows_with_gaps_are_left_out_if_they_are_few_and_refused_together_if_not() -> None:
@@ -241,16 +222,11 @@ def test_rows_with_gaps_are_left_out_if_they_are_few_and_refused_together_if_not
     gaps.loc[[6, 7], "Mood"] = None
     task = load_data(gaps, "mine")
     assert task.example_ids.tolist() == [row for row in range(100) if row not in (2, 6, 7)]
-    assert (
-        "mine: left out 3 rows with gaps, counted from 1: 1 without Review Text (row 3); 2 without Mood (row 7, 8)"
-        in task.notes
-    )
+    left_out = "1 without Review Text (row 3); 2 without Mood (row 7, 8)"
+    assert f"mine: left out 3 rows with gaps, counted from 1: {left_out}" in task.notes
     gaps.loc[10:15, "Mood"] = None
-    with pytest.raises(
-        ParameterError,
-        match=r"rows, counted from 1, have gaps: 1 without .* \(row 3\); 8 without Mood \(row 7, .*, 16\). Fill",
-    ):
-        load_data(gaps, "mine")
+    found = refusal(load_data, gaps, "mine")
+    assert "rows, counted from 1, have gaps: 1 without Review Text (row 3); 8 without Mood (row 7, 8, 11" in found
 
 
 @pytest.mark.parametrize(
@@ -274,6 +250,7 @@ def test_columns_of_one_name_in_parquet(tmp_path: Path) -> None:
 
 
 ONCE = "Give each column a name of its own."
+LATIN = "or later). Save it as UTF-8, e.g. iconv -f WINDOWS-1252 -t UTF-8 if it comes from Excel."
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
@@ -299,28 +276,10 @@ def test_no_text_of_an_example_is_in_an_error(tmp_path: Path) -> None:
     ("name", "content", "line"),
     [
         ("mine.parquet", b"PAR1 no", "task=mine.parquet: the file is not Parquet, or is damaged."),
-        (
-            "mine.csv",
-            "text,label\n\xe9,0".encode("latin-1"),
-            "task=mine.csv: the file is not UTF-8 (byte 0xe9 in line 2 or later). "
-            "Save it as UTF-8, e.g. iconv -f WINDOWS-1252 -t UTF-8 if it comes from Excel.",
-        ),
-        (
-            "mine.jsonl",
-            b'{"text": "\xe9"}',
-            "task=mine.jsonl: the file is not UTF-8 (byte 0xe9 in line 1 or later). "
-            "Save it as UTF-8, e.g. iconv -f WINDOWS-1252 -t UTF-8 if it comes from Excel.",
-        ),
-        (
-            "mine.jsonl",
-            b"[" * 100_000,
-            "task=mine.jsonl: line 1 is not JSON (",
-        ),
-        (
-            "mine.jsonl",
-            b'{"a": %s}' % (b"1" * 5000),
-            "task=mine.jsonl: line 1 is not JSON (",
-        ),
+        ("mine.csv", b"text,label\n\xe9,0", f"task=mine.csv: the file is not UTF-8 (byte 0xe9 in line 2 {LATIN}"),
+        ("mine.jsonl", b'{"text": "\xe9"}', f"task=mine.jsonl: the file is not UTF-8 (byte 0xe9 in line 1 {LATIN}"),
+        ("mine.jsonl", b"[" * 100_000, "task=mine.jsonl: line 1 is not JSON ("),
+        ("mine.jsonl", b'{"a": %s}' % (b"1" * 5000), "task=mine.jsonl: line 1 is not JSON ("),
         ("mine.jsonl", b'{"text": "a", "text": "b"}', "task=mine.jsonl: line 1 is not JSON (a name is there twice)."),
         ("mine.csv", b"text,label,text\na,b,c\n", f"task=mine.csv: the file names text twice. {ONCE}"),
         ("mine.tsv", b"label\ttext\tlabel\na\tb\tc\n", f"task=mine.tsv: the file names label twice. {ONCE}"),
@@ -354,12 +313,3 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, name: str, content: bytes, l
 def test_a_file_that_is_missing(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match=r"^task=.*none\.csv: there is no such file"):
         load_file(tmp_path / "none.csv")
-
-
-def test_missing_values_of_parquet(tmp_path: Path) -> None:
-    frame = pd.DataFrame({"text": ["a", None, "c", "d"], "label": [0.0, 1.0, np.nan, 1.0]})
-    with pytest.raises(ParameterError, match="1 of 4 labels are missing, the first in row 3"):
-        load_file(write(tmp_path / "mine.parquet", frame))
-    frame["label"] = [0, 1, 0, 1]
-    with pytest.raises(ParameterError, match="1 of 4 texts are empty or missing, the first in row 2"):
-        load_file(write(tmp_path / "mine.parquet", frame))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import refusal
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.files import load_folder, load_from_hub
@@ -28,22 +29,7 @@ def split_sets(**more: Any) -> Any:
     return datasets.DatasetDict({"train": make([0, 1, 1], id=[0, 1, 2]), "dev": make([1, 0], id=[0, 1]), **more})
 
 
-@pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, ...], Any]:
-    """Return what the hub holds: (name, configuration) -> a data set, or what is raised."""
-    holdings: dict[tuple[str, ...], Any] = {}
-
-    def load_dataset(*name: str) -> Any:
-        held = holdings.get(name, datasets.exceptions.DatasetNotFoundError("no such"))
-        if isinstance(held, Exception):
-            raise held
-        return held
-
-    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    return holdings
-
-
-def test_all_splits_with_labels_follow_one_another(hub: dict[tuple[str, ...], Any]) -> None:
+def test_all_splits_with_labels_follow_one_another(hub) -> None:
     hub["owner/films",] = split_sets(test=make([-1, -1], id=[0, 1]))
     task = load_from_hub("hf:owner/films")
     assert task.name == "hf:owner/films"
@@ -59,7 +45,7 @@ def test_all_splits_with_labels_follow_one_another(hub: dict[tuple[str, ...], An
     )
 
 
-def test_a_class_without_examples_is_no_class(hub: dict[tuple[str, ...], Any]) -> None:
+def test_a_class_without_examples_is_no_class(hub) -> None:
     features = datasets.Features(
         {"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["a", "b", "c"])}
     )
@@ -69,7 +55,7 @@ def test_a_class_without_examples_is_no_class(hub: dict[tuple[str, ...], Any]) -
     assert (task.class_names, task.labels.tolist()) == (("a", "c"), [1, 0, 1, 0])
 
 
-def test_two_parts_are_an_owner_or_a_configuration(hub: dict[tuple[str, ...], Any]) -> None:
+def test_two_parts_are_an_owner_or_a_configuration(hub) -> None:
     hub["glue", "sst2"] = split_sets()
     assert len(load_from_hub("hf:glue/sst2")) == 5
     hub["glue/sst2",] = datasets.DatasetDict(train=make([0, 1, 0, 1]))
@@ -79,12 +65,12 @@ def test_two_parts_are_an_owner_or_a_configuration(hub: dict[tuple[str, ...], An
 
 
 @pytest.mark.parametrize("name", ["hf:", "hf:a//b", "hf:a/b/c/d"])
-def test_a_name_that_cannot_be(hub: dict[tuple[str, ...], Any], name: str) -> None:
+def test_a_name_that_cannot_be(hub, name: str) -> None:
     with pytest.raises(ParameterError, match=f"^task={name}: must be hf:NAME"):
         load_from_hub(name)
 
 
-def test_what_the_hub_may_answer(hub: dict[tuple[str, ...], Any], tmp_path: Path) -> None:
+def test_what_the_hub_may_answer(hub, tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match=r"^task=hf:nothing: the hub has no such data set"):
         load_from_hub("hf:nothing")
     answers = [
@@ -102,16 +88,21 @@ def test_what_the_hub_may_answer(hub: dict[tuple[str, ...], Any], tmp_path: Path
         assert str(tmp_path) not in str(caught.value)
 
 
-def test_labels_that_are_hidden_here_and_there(hub: dict[tuple[str, ...], Any]) -> None:
-    hub["films",] = datasets.DatasetDict(train=make([0, 1, -1, 1, 0]))
-    with pytest.raises(ParameterError, match="label_column=label: 1 of 5 labels are missing, the first in row 3"):
-        load_from_hub("hf:films")
-
-
-def test_a_label_column_that_no_split_has(hub: dict[tuple[str, ...], Any]) -> None:
-    hub["films",] = split_sets()
-    with pytest.raises(ParameterError, match=r"label_column='labels': must be one of the columns id, label, text. Did"):
-        load_from_hub("hf:films", Reading(label_column="labels"))
+@pytest.mark.parametrize(
+    ("data", "column", "line"),
+    [
+        (
+            datasets.DatasetDict(train=make([0, 1, -1, 1, 0])),
+            "label",
+            "label: 1 of 5 labels are missing, the first in row 3",
+        ),
+        (split_sets(), "labels", "'labels': must be one of the columns id, label, text. Did you mean 'label'?"),
+    ],
+    ids=["hidden here and there", "in no split"],
+)
+def test_labels_that_cannot_be_read(hub, data: Any, column: str, line: str) -> None:
+    hub["films",] = data
+    assert refusal(load_from_hub, "hf:films", Reading(label_column=column)).startswith(f"label_column={line}")
 
 
 @pytest.mark.parametrize("one_split", [True, False])

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from refusals import refusal
+from task_files import written
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.base import Task, _allotted, predefined_split
@@ -20,6 +21,7 @@ from mlflow_l3d.tasks.settings import SplitSettings
 from mlflow_l3d.tasks.table import numbers_of_parts
 
 OWN = SplitSettings(source="own")
+HALVES = [0, 0, 0, 0, 1, 1, 1, 1]
 
 
 def a_task(labels: list[int], parts: list[int], kind: str = "classification") -> Task:
@@ -124,14 +126,14 @@ def test_scores_are_one_stratum() -> None:
         ([2, 2, 2, 2, 1, 1, 1, 1], OWN, "and the train part has no example"),
         ([0, 0, 0, 0, 2, 2, 2, 2], replace(OWN, test_size=5), "test_size=5: there are 4 examples in the test part"),
         ([0, 1, 0, 1, 0, 1, 0, 1], OWN, "and the train part has no example of class 'c1'"),
-        ([0, 0, 0, 0, 1, 1, 1, 1], replace(OWN, num_labelled=5), "num_labelled=5: must lie between 2 and the 4 train"),
-        ([0, 0, 0, 0, 1, 1, 1, 1], replace(OWN, num_labelled=1), "num_labelled=1: must lie between 2 and the 4 train"),
-        ([0, 0, 0, 0, 1, 1, 1, 1], replace(OWN, test_size=5), "test_size=5: there are 4 examples in the validation"),
-        ([0, 0, 0, 0, 1, 1, 1, 1], replace(OWN, validation_fraction=1.0), "validation_fraction=1.0: must lie in [0,"),
-        ([0, 0, 0, 0, 1, 1, 1, 1], replace(OWN, validation_fraction=0.7), "validation_fraction=0.7: would hold out 3"),
-        ([0, 0, 0, 0, 1, 1, 1, 1], replace(OWN, evaluated="validation"), "validation_fraction=0.0: leaves no"),
-        ([0, 0, 0, 0, 1, 1, 1, 1], SplitSettings(validation_fraction=0.1), "validation_fraction=0.1: is for a task's"),
-        ([0, 0, 0, 0, 1, 1, 1, 1], SplitSettings(source="mine"), "source='mine': must be one of drawn, own"),  # type: ignore[arg-type]
+        (HALVES, replace(OWN, num_labelled=5), "num_labelled=5: must lie between 2 and the 4 train"),
+        (HALVES, replace(OWN, num_labelled=1), "num_labelled=1: must lie between 2 and the 4 train"),
+        (HALVES, replace(OWN, test_size=5), "test_size=5: there are 4 examples in the validation"),
+        (HALVES, replace(OWN, validation_fraction=1.0), "validation_fraction=1.0: must lie in [0,"),
+        (HALVES, replace(OWN, validation_fraction=0.7), "validation_fraction=0.7: would hold out 3"),
+        (HALVES, replace(OWN, evaluated="validation"), "validation_fraction=0.0: leaves no"),
+        (HALVES, SplitSettings(validation_fraction=0.1), "validation_fraction=0.1: is for a task's"),
+        (HALVES, SplitSettings(source="mine"), "source='mine': must be one of drawn, own"),  # type: ignore[arg-type]
     ],
 )
 def test_what_cannot_be_split(parts: list[int] | None, wanted: SplitSettings, line: str) -> None:
@@ -145,10 +147,9 @@ def columns(**more: list[object]) -> dict[str, list[object]]:
 
 
 def test_a_column_of_parts_in_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "mine.csv"
     names = ["train", "Train", "training", "train", "validation", "dev", "test", "test"]
     labels = ["no", "yes", "no", "yes", "no", "yes", "", ""]
-    pd.DataFrame(columns(split=names) | {"label": labels}).to_csv(path, index=False)
+    path = written(tmp_path / "mine.csv", pd.DataFrame(columns(split=names) | {"label": labels}))
     task = load_task(str(path), settings=OWN)
     assert task.parts.tolist() == [0, 0, 0, 0, 1, 1]
     assert task.notes == (
@@ -160,7 +161,7 @@ def test_a_column_of_parts_in_a_file(tmp_path: Path) -> None:
     pd.DataFrame({"split": names[::-1], "label": labels[::-1], "text": [*task[:3], "", *task[4:]]}).to_csv(path)
     with pytest.raises(ParameterError, match=r"the first in row 4 of the data"):
         load_task(str(path), settings=OWN)
-    pd.DataFrame(columns(split=names) | {"label": labels}).to_csv(path, index=False)
+    written(path, pd.DataFrame(columns(split=names) | {"label": labels}))
     # With a drawn split the column says nothing, and a missing label is the fault that it was.
     with pytest.raises(ParameterError, match="2 of 8 labels are missing"):
         load_task(str(path))
@@ -169,8 +170,7 @@ def test_a_column_of_parts_in_a_file(tmp_path: Path) -> None:
 def test_parts_decide_the_fingerprint_only_where_they_are_used(tmp_path: Path) -> None:
     found = []
     for number, names in enumerate((["train"] * 4 + ["dev"] * 4, ["dev"] * 4 + ["train"] * 4)):
-        path = tmp_path / f"mine{number}.parquet"
-        pd.DataFrame(columns(split=names)).to_parquet(path)
+        path = written(tmp_path / f"mine{number}.parquet", pd.DataFrame(columns(split=names)))
         found += [load_task(str(path)).fingerprint, load_task(str(path), settings=OWN).fingerprint]
     assert found[0] == found[2]
     assert len(set(found)) == 3
@@ -186,8 +186,7 @@ def test_parts_decide_the_fingerprint_only_where_they_are_used(tmp_path: Path) -
     ],
 )
 def test_parts_that_are_none(tmp_path: Path, more: dict[str, list[object]], line: str) -> None:
-    path = tmp_path / "mine.parquet"
-    pd.DataFrame(columns(**more)).to_parquet(path)
+    path = written(tmp_path / "mine.parquet", pd.DataFrame(columns(**more)))
     assert line in refusal(load_task, str(path), settings=OWN)
 
 
@@ -219,8 +218,7 @@ def test_a_data_set_in_parts(tmp_path: Path) -> None:
 
 
 def test_evaluated_texts_that_are_trained_on_are_counted(tmp_path: Path) -> None:
-    path = tmp_path / "mine.parquet"
-    texts: list[object] = ["a", "b", "c", "d", "a", "b", "x", "y"]
-    pd.DataFrame(columns(split=["train"] * 4 + ["dev"] * 4) | {"text": texts}).to_parquet(path)
+    told = columns(split=["train"] * 4 + ["dev"] * 4) | {"text": ["a", "b", "c", "d", "a", "b", "x", "y"]}
+    path = written(tmp_path / "mine.parquet", pd.DataFrame(told))
     notes = load_task(str(path), settings=OWN).notes
     assert notes[-1] == "mine.parquet: 2 of the evaluated examples have texts that are trained on, too"

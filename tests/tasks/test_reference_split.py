@@ -18,8 +18,8 @@ from mlflow_l3d.tasks.resolve import bind_task, inactive_factors
 from mlflow_l3d.tasks.settings import Split, SplitSettings
 from mlflow_l3d.tasks.splits import draw_split, quotas
 
-COUNTS = [40, 30, 20]
-LABELS = np.random.default_rng(0).permutation(np.repeat(np.arange(3), COUNTS))
+LABELS = np.random.default_rng(0).permutation(np.repeat(np.arange(3), [40, 30, 20]))
+FEWER = "there are 45 examples in the validation part, with those of the reference set. Ask for fewer."
 
 
 def a_task(kind: TaskKind = "classification", parts: list[int] | None = None, **given: Any) -> Task:
@@ -121,16 +121,8 @@ class DividesItself(Task):
             "reference_size=55: class 'c' has 18 spare examples, so at most 54 are allowed. Ask for fewer; or leave "
             "the class out or merge it with another class.",
         ),
-        (
-            {"reference_size": 45, "source": "own"},
-            "reference_size=45: there are 45 examples in the validation part, with those of the reference set. "
-            "Ask for fewer.",
-        ),
-        (
-            {"reference_size": 40, "source": "own", "test_size": 6},
-            "test_size=6: there are 45 examples in the validation part, with those of the reference set. "
-            "Ask for fewer.",
-        ),
+        ({"reference_size": 45, "source": "own"}, f"reference_size=45: {FEWER}"),
+        ({"reference_size": 40, "source": "own", "test_size": 6}, f"test_size=6: {FEWER}"),
     ],
 )
 def test_what_is_refused(given: dict[str, Any], line: str) -> None:

@@ -18,6 +18,7 @@ from mlflow_l3d.tasks.settings import IntArray, Split, SplitSettings
 from mlflow_l3d.tasks.splits import _outer, by_class, draw_split, merge, quotas
 
 SEEDS = {"data_split": 11, "label_selection": 12}
+FEWER = "Ask for fewer, or for auto, which takes what there is."
 
 
 def labels_of(counts: list[int], seed: int = 0) -> IntArray:
@@ -128,12 +129,8 @@ def test_label_selection_alone_leaves_the_divisions(selection: str) -> None:
         assert np.array_equal(ours, theirs)
 
     def validation_ranks(split: Split) -> list[list[int]]:
-        return [
-            np.searchsorted(
-                chosen := labelled(split)[labels[labelled(split)] == c], np.intersect1d(chosen, split.validation)
-            ).tolist()
-            for c in range(2)
-        ]
+        chosen = [labelled(split)[labels[labelled(split)] == c] for c in range(2)]
+        return [np.flatnonzero(np.isin(of_class, split.validation)).tolist() for of_class in chosen]
 
     assert validation_ranks(first) == validation_ranks(second)
     assert not np.array_equal(labelled(first), labelled(second))
@@ -219,13 +216,11 @@ def test_the_draws_are_those_of_earlier_versions() -> None:
     [
         (
             SplitSettings(num_labelled=200),
-            "num_labelled=200: class '1' has 40 training examples, so at most 80 are allowed. "
-            "Ask for fewer, or for auto, which takes what there is.",
+            f"num_labelled=200: class '1' has 40 training examples, so at most 80 are allowed. {FEWER}",
         ),
         (
             SplitSettings(test_size=21),
-            "test_size=21: class '1' has 10 test examples, so at most 20 are allowed. "
-            "Ask for fewer, or for auto, which takes what there is.",
+            f"test_size=21: class '1' has 10 test examples, so at most 20 are allowed. {FEWER}",
         ),
         (SplitSettings(num_labelled=0), "num_labelled=0: must be at least 1, or auto."),
         (

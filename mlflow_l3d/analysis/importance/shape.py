@@ -86,7 +86,7 @@ def tails(scores: FloatArray) -> Tails | None:
         return None
     centred = finite_scores - finite_scores.mean()
     scaled = pd.Series(centred / np.abs(centred).max())  # powers of tiny scores would be 0
-    return Tails(n, *map(float, scaled.agg(["skew", "kurt"])))
+    return Tails(n, *np.array([scaled.skew(), scaled.kurt()]).tolist())
 
 
 def tails_of_rows(table: FloatArray) -> Tails | None:

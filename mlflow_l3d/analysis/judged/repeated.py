@@ -212,8 +212,8 @@ def pass_k(successes: npt.ArrayLike, attempts: npt.ArrayLike, k: int, row: npt.A
     passed, asked = np.asarray(successes, dtype=np.int64), np.asarray(attempts, dtype=np.int64)
     row = np.arange(len(asked)) if row is None else np.asarray(row)
     passed, asked, row = passed[asked >= k], asked[asked >= k], row[asked >= k]
-    chosen = {"every": all_drawn(passed, asked, k), "some": 1 - all_drawn(asked - passed, asked, k)}
-    shares = pd.DataFrame(chosen).groupby(row).mean()
+    chosen = {"row": row, "every": all_drawn(passed, asked, k), "some": 1 - all_drawn(asked - passed, asked, k)}
+    shares = pd.DataFrame(chosen).groupby("row").mean()
     every, some = (
         (float(shares[name].mean()), *mean_interval(shares[name].to_numpy(), shares=True)) for name in shares
     )

@@ -164,10 +164,8 @@ def test_class_numbers_give_what_votes_give(design, same_tests, lost):
     ours, theirs = found.consistencies(), votes.consistencies()
     assert list(ours) == list(theirs)
     for name, record in ours.items():
-        for field in (
-            *("consistency", "correct_consistency", "runs", "groups", "pairs_of_predictions"),
-            *("unparsed_share", "common_examples"),
-        ):
+        fields = "consistency correct_consistency runs groups pairs_of_predictions unparsed_share common_examples"
+        for field in fields.split():
             assert getattr(record, field) == pytest.approx(getattr(theirs[name], field)), (name, field)
     assert found.agreement_of_runs() == pytest.approx(votes.agreement_of_runs(), nan_ok=True)
     expected = votes.prediction_importances()
@@ -224,17 +222,24 @@ def test_a_graded_agreement_has_a_share_by_hand():
     assert found.prediction_importances()["order"].share == pytest.approx((0.5 / 4) / ((4 / 3) / 4))
 
 
+class Own(Scoring):
+    """A scoring function of no truth, from a function of two predictions."""
+
+    name = "own"
+
+    def __init__(self, function):
+        self.function = function
+
+    def pair(self, one, other):
+        return self.function(one, other)
+
+    def with_truth(self, forms, truth):
+        return np.zeros((len(forms), len(forms)))
+
+
 def test_no_share_where_equal_predictions_do_not_agree():
-    class Half(Scoring):
-        name = "half"
-
-        def pair(self, one, other):
-            return 0.5 * (one == other)
-
-        def with_truth(self, forms, truth):
-            return np.zeros((len(forms), len(forms)))
-
-    assert radial(Half(), [["a", "b"], ["a", "c"]], [["a", "x"], ["y", "c"]], None).prediction_importances() == {}
+    half = Own(lambda one, other: 0.5 * (one == other))
+    assert radial(half, [["a", "b"], ["a", "c"]], [["a", "x"], ["y", "c"]], None).prediction_importances() == {}
     assert radial(scoring("exact_match"), [["a"], ["b"]], [["a"], ["c"]], None).prediction_importances() != {}
 
 
@@ -304,22 +309,25 @@ def test_missing_answers_and_truths():
     assert by_scoring("crossed", ("order",), None).consistencies() == {}
 
 
-def test_columns_of_pyarrow_lists_and_json_are_the_same():
+@pytest.mark.parametrize(
+    "encode",
+    [
+        list,
+        lambda column: [*map(np.array, column)],
+        lambda column: [*map(tuple, column)],
+        lambda column: [*map(json.dumps, column)],
+        lambda column: pa.chunked_array([column]),
+    ],
+    ids=["lists", "arrays", "tuples", "json", "pyarrow"],
+)
+def test_columns_of_pyarrow_lists_and_json_are_the_same(encode):
     tags = [["O", "B-PER"], ["O", "O"]], [["O", "B-PER"], ["B-LOC", "O"]]
     truth = [["O", "B-PER"], ["O", "O"]]
-    results = []
-    for encode in (lambda each: each, np.array, json.dumps, tuple):
-        found = by_scoring("fixed", ("order",), scoring("token_match"))
-        for cell, run in zip(cells_of("fixed", 1, 2, 0, ("order",)), tags, strict=True):
-            columns = {"labels": [encode(each) for each in truth], "predictions": [encode(each) for each in run]}
-            found.add(**cell, example_ids=np.array([7, 9]), **columns)
-        results.append(found.consistencies()["order"])
     found = by_scoring("fixed", ("order",), scoring("token_match"))
     for cell, run in zip(cells_of("fixed", 1, 2, 0, ("order",)), tags, strict=True):
-        table = pa.table({"example_id": [7, 9], "label": truth, "prediction": run})
-        found.add(**cell, example_ids=table["example_id"], labels=table["label"], predictions=table["prediction"])
-    results.append(found.consistencies()["order"])
-    assert {(each.consistency, each.correct_consistency) for each in results} == {(0.75, 0.75)}
+        found.add(**cell, example_ids=np.array([7, 9]), labels=encode(truth), predictions=encode(run))
+    record = found.consistencies()["order"]
+    assert (record.consistency, record.correct_consistency) == (0.75, 0.75)
 
 
 def test_rankings_take_relevant_ids_as_json():
@@ -372,17 +380,11 @@ def test_bad_input_is_named_without_its_text():
 def test_equal_predictions_are_compared_once():
     calls = []
 
-    class Counting(Scoring):
-        name = "counting"
+    def counting(one, other):
+        calls.append((one, other))
+        return float(one == other)
 
-        def pair(self, one, other):
-            calls.append((one, other))
-            return float(one == other)
-
-        def with_truth(self, forms, truth):
-            return np.zeros((len(forms), len(forms)))
-
-    found = by_scoring("fixed", ("order",), Counting())
+    found = by_scoring("fixed", ("order",), Own(counting))
     runs = [{0: answer} for answer in "abaab"]
     fed(found, list(cells_of("fixed", 1, 5, 0, ("order",))), runs, None)
     assert found.consistencies()["order"].consistency == pytest.approx((3 + 1) / 10)
@@ -390,17 +392,8 @@ def test_equal_predictions_are_compared_once():
 
 
 def test_a_scoring_function_out_of_bounds_is_an_error():
-    class Wild(Scoring):
-        name = "wild"
-
-        def pair(self, one, other):
-            return 2.0
-
-        def with_truth(self, forms, truth):
-            return np.zeros((len(forms), len(forms)))
-
-    with pytest.raises(L3DError, match="wild"):
-        radial(Wild(), [["a"], ["b"]], [["a"], ["c"]], None).consistencies()
+    with pytest.raises(L3DError, match="own"):
+        radial(Own(lambda *_: 2.0), [["a"], ["b"]], [["a"], ["c"]], None).consistencies()
 
 
 LISTS = [["a"], ["b", "c"]]

@@ -13,25 +13,7 @@ from hypothesis import strategies as st
 
 from mlflow_l3d.analysis.consistency.choice import SCORINGS, scoring
 from mlflow_l3d.analysis.consistency.scoring import Similarity
-from mlflow_l3d.analysis.consistency.structures import (
-    Attachment,
-    Closeness,
-    Ndcg,
-    Overlap,
-    RankBiasedOverlap,
-    SetF1,
-)
-from mlflow_l3d.analysis.consistency.texts import (
-    Bleu,
-    Chrf,
-    EntityF1,
-    ExactMatch,
-    Rouge,
-    SquadExact,
-    SquadF1,
-    TokenMatch,
-    normalised,
-)
+from mlflow_l3d.analysis.consistency.texts import Rouge, normalised
 from mlflow_l3d.errors import L3DError, ParameterError
 
 WORDS = st.sampled_from(["the", "a", "cat", "Cat!", "sat", "mat", "on", "été", "日本", ""])
@@ -40,24 +22,24 @@ TAGS = st.lists(st.sampled_from(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]), max_
 RANKINGS = st.permutations(list("abcdefgh")).flatmap(lambda ids: st.integers(0, 8).map(lambda count: list(ids)[:count]))
 ARCS = st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["nsubj", "obj"])), max_size=5)
 ANY = {
-    "exact_match": (ExactMatch(), st.one_of(st.integers(0, 2), TEXTS)),
-    "closeness": (Closeness(2.0), st.floats(-5, 5)),
-    "bleu": (Bleu(), TEXTS),
-    "chrf": (Chrf(), TEXTS),
-    "rouge1": (Rouge("rouge1"), TEXTS),
-    "rouge2": (Rouge("rouge2"), TEXTS),
-    "rougeL": (Rouge("rougeL"), TEXTS),
-    "rougeLsum": (Rouge("rougeLsum"), TEXTS.map(lambda text: text.replace(" sat", "\nsat"))),
-    "token_match": (TokenMatch(), TAGS),
-    "entity_f1": (EntityF1(), TAGS),
-    "set_f1": (SetF1(), ARCS),
-    "las": (Attachment(), ARCS),
-    "uas": (Attachment(labelled=False), ARCS),
-    "squad_exact": (SquadExact(), TEXTS),
-    "squad_f1": (SquadF1(), TEXTS),
-    "overlap": (Overlap(3), RANKINGS),
-    "rbo": (RankBiasedOverlap(0.8), RANKINGS),
-    "ndcg": (Ndcg(4), RANKINGS),
+    "exact_match": (scoring("exact_match"), st.one_of(st.integers(0, 2), TEXTS)),
+    "closeness": (scoring("closeness", scale=2.0), st.floats(-5, 5)),
+    "bleu": (scoring("bleu"), TEXTS),
+    "chrf": (scoring("chrf"), TEXTS),
+    "rouge1": (scoring("rouge1"), TEXTS),
+    "rouge2": (scoring("rouge2"), TEXTS),
+    "rougeL": (scoring("rougeL"), TEXTS),
+    "rougeLsum": (scoring("rougeLsum"), TEXTS.map(lambda text: text.replace(" sat", "\nsat"))),
+    "token_match": (scoring("token_match"), TAGS),
+    "entity_f1": (scoring("entity_f1"), TAGS),
+    "set_f1": (scoring("set_f1"), ARCS),
+    "las": (scoring("las"), ARCS),
+    "uas": (scoring("uas"), ARCS),
+    "squad_exact": (scoring("squad_exact"), TEXTS),
+    "squad_f1": (scoring("squad_f1"), TEXTS),
+    "overlap": (scoring("overlap", k=3), RANKINGS),
+    "rbo": (scoring("rbo", p=0.8), RANKINGS),
+    "ndcg": (scoring("ndcg", k=4), RANKINGS),
 }
 
 
@@ -106,7 +88,7 @@ def test_exact_match_knows_no_equal_nan():
 
 
 def test_exact_match():
-    match = ExactMatch()
+    match = scoring("exact_match")
     assert [match(1, 1), match(1, 2), match("a", "a"), match([1, 2], (1, 2))] == [1, 0, 1, 1]
     assert match({"a": [1]}, {"a": [1]}) == 1
     assert [match(1, 1, 1), match(1, 1, 2), match(1, 2, 1)] == [1, 0, 0]
@@ -119,20 +101,20 @@ def test_bleu_is_sacrebleus_averaged_over_directions():
     metric = BLEU(effective_order=True)
     forth, back = (metric.sentence_score(*each).score / 100 for each in ((one, [other]), (other, [one])))
     assert forth != pytest.approx(back, abs=0.01)
-    assert Bleu()(one, other) == pytest.approx((forth + back) / 2)
+    assert scoring("bleu")(one, other) == pytest.approx((forth + back) / 2)
     truth = ["a cat sat on the mat", "there was a cat"]
     expected = sum(metric.sentence_score(each, truth).score for each in (one, other)) / 200
-    assert Bleu()(one, other, truth) == pytest.approx(expected)
+    assert scoring("bleu")(one, other, truth) == pytest.approx(expected)
 
 
 def test_rouge_by_hand():
     one, other = "the cat sat on the mat", "the cat on the mat"
-    assert Rouge("rouge1")(one, other) == pytest.approx(2 * 5 / 11)
-    assert Rouge("rouge2")(one, other) == pytest.approx(2 * 3 / 9)
-    assert Rouge("rougeL")(one, other) == pytest.approx(2 * 5 / 11)
-    assert Rouge("rougeL")(one, one, [other, "nothing alike"]) == pytest.approx(2 * 5 / 11)
-    assert Rouge("rouge1", stemmer=True)("cats sitting", "cat sits") == 1
-    assert Rouge("rouge1")("cats sitting", "cat sits") == 0
+    assert scoring("rouge1")(one, other) == pytest.approx(2 * 5 / 11)
+    assert scoring("rouge2")(one, other) == pytest.approx(2 * 3 / 9)
+    assert scoring("rougeL")(one, other) == pytest.approx(2 * 5 / 11)
+    assert scoring("rougeL")(one, one, [other, "nothing alike"]) == pytest.approx(2 * 5 / 11)
+    assert scoring("rouge1", stemmer=True)("cats sitting", "cat sits") == 1
+    assert scoring("rouge1")("cats sitting", "cat sits") == 0
 
 
 def test_rouge_needs_a_tokenizer_for_other_scripts():
@@ -140,7 +122,7 @@ def test_rouge_needs_a_tokenizer_for_other_scripts():
         def tokenize(self, text):
             return list(text)
 
-    assert Rouge("rouge1")("日本", "日本人") == 0
+    assert scoring("rouge1")("日本", "日本人") == 0
     assert Rouge("rouge1", tokenizer=Letters())("日本", "日本人") == pytest.approx(0.8)
 
 
@@ -148,11 +130,11 @@ def test_chrf_is_sacrebleus():
     from sacrebleu.metrics import CHRF
 
     scores = [CHRF().sentence_score(*each).score for each in (("the cat", ["the cats"]), ("the cats", ["the cat"]))]
-    assert Chrf()("the cat", "the cats") == pytest.approx(sum(scores) / 200)
+    assert scoring("chrf")("the cat", "the cats") == pytest.approx(sum(scores) / 200)
 
 
 def test_token_match_by_hand():
-    match = TokenMatch()
+    match = scoring("token_match")
     assert match(["O", "B", "O"], ["O", "B", "B"]) == pytest.approx(2 / 3)
     assert match(["O", "B", "O"], ["O", "B", "B"], ["O", "O", "B"]) == pytest.approx(1 / 3)
     assert match(["O", "B"], ["O", "B", "B", "B"]) == 0.5
@@ -161,7 +143,7 @@ def test_token_match_by_hand():
 
 
 def test_entities_by_hand():
-    score = EntityF1()
+    score = scoring("entity_f1")
     one = ["B-PER", "I-PER", "O", "B-LOC", "B-LOC"]
     assert score.prepare(one) == {("PER", 0, 1), ("LOC", 3, 3), ("LOC", 4, 4)}
     assert score.prepare(["B-PER", "E-PER", "O", "S-LOC", "S-LOC"]) == score.prepare(one)
@@ -176,14 +158,14 @@ def test_entities_by_hand():
 
 def test_structures_by_hand():
     triples = [("a", "likes", "b"), ("b", "likes", "c")]
-    assert SetF1()(triples, {("b", "likes", "c")}) == pytest.approx(2 / 3)
-    assert SetF1()(triples, triples[::-1]) == 1
+    assert scoring("set_f1")(triples, {("b", "likes", "c")}) == pytest.approx(2 / 3)
+    assert scoring("set_f1")(triples, triples[::-1]) == 1
     arcs, other = [(2, "det"), (0, "root"), (2, "obj")], [(2, "det"), (0, "root"), (2, "iobj")]
-    assert Attachment()(arcs, other) == pytest.approx(2 / 3)
-    assert Attachment(labelled=False)(arcs, other) == 1
-    assert Attachment(labelled=False)([2, 0, 2], arcs) == 1
+    assert scoring("las")(arcs, other) == pytest.approx(2 / 3)
+    assert scoring("uas")(arcs, other) == 1
+    assert scoring("uas")([2, 0, 2], arcs) == 1
     with pytest.raises(ParameterError, match="an arc must be"):
-        Attachment()([2, 0], [2, 0])
+        scoring("las")([2, 0], [2, 0])
 
 
 def test_squad_normalisation():
@@ -202,7 +184,7 @@ def test_squad_normalisation():
     ],
 )
 def test_published_examples_of_squad(answers, truths, exact, f1):
-    for function, expected in ((SquadExact(), exact), (SquadF1(), f1)):
+    for function, expected in ((scoring("squad_exact"), exact), (scoring("squad_f1"), f1)):
         scores = [function(answer, answer, truth) for answer, truth in zip(answers, truths, strict=True)]
         assert sum(scores) / len(scores) == pytest.approx(expected)
 
@@ -219,18 +201,18 @@ def test_squad_f1_is_precision_and_recall_of_words(one, other):
     else:
         precision, recall = shared / sum(a.values()), shared / sum(b.values())
         expected = 2 * precision * recall / (precision + recall)
-    assert SquadF1()(one, other) == pytest.approx(expected)
+    assert scoring("squad_f1")(one, other) == pytest.approx(expected)
 
 
 def test_the_closest_of_several_answers_counts():
-    assert SquadF1()("big cat", "dog", ["cat", "big dog"]) == pytest.approx((2 / 3 + 2 / 3) / 2)
-    assert SquadExact()("cat", "dog", ["a cat", "cow"]) == 0.5
+    assert scoring("squad_f1")("big cat", "dog", ["cat", "big dog"]) == pytest.approx((2 / 3 + 2 / 3) / 2)
+    assert scoring("squad_exact")("cat", "dog", ["a cat", "cow"]) == 0.5
     with pytest.raises(ParameterError, match=r"truth=\(\)"):
-        SquadF1()("cat", "cat", [])
+        scoring("squad_f1")("cat", "cat", [])
 
 
 def test_overlap_by_hand():
-    overlap = Overlap(3)
+    overlap = scoring("overlap", k=3)
     assert overlap(list("abcd"), list("xbay")) == pytest.approx(2 / 3)
     assert overlap(["a"], ["a", "b"]) == 0.5
     assert overlap(list("abc"), list("abx"), ["a", "x"]) == pytest.approx((1 / 2 + 1) / 2)
@@ -251,10 +233,12 @@ def rbo_by_definition(one, other, p):
 @given(st.permutations(list("abcdefgh")), st.permutations(list("efghijkl")), st.sampled_from([0.5, 0.9]))
 @settings(max_examples=40, deadline=None)
 def test_rank_biased_overlap_is_its_definition_for_equal_lengths(one, other, p):
-    assert RankBiasedOverlap(p)(list(one), list(other)) == pytest.approx(rbo_by_definition(one, other, p), abs=1e-9)
+    assert scoring("rbo", p=p)(list(one), list(other)) == pytest.approx(rbo_by_definition(one, other, p), abs=1e-9)
 
 
-@pytest.mark.parametrize("function", [RankBiasedOverlap(0.8), Ndcg(3), Overlap(2), Ndcg(10)])
+@pytest.mark.parametrize(
+    "function", [scoring("rbo", p=0.8), scoring("ndcg", k=3), scoring("overlap", k=2), scoring("ndcg", k=10)]
+)
 def test_chance_is_the_mean_over_all_orders(function):
     orders = list(itertools.permutations(range(4)))
     assert function.chance(4) == pytest.approx(sum(function(orders[0], each) for each in orders) / len(orders))
@@ -264,12 +248,12 @@ def test_rank_biased_overlap_of_uneven_rankings():
     # Worked out from equation 32 with s=1, l=2: X_1 = 1, X_2 = 1.
     p = 0.9
     expected = (1 - p) / p * (p + p**2 / 2 + p**2 * (2 - 1) / (1 * 2)) + (0 + 1 / 1) * p**2
-    assert RankBiasedOverlap(p)(["a"], ["a", "b"]) == pytest.approx(expected) == pytest.approx(1)
+    assert scoring("rbo", p=p)(["a"], ["a", "b"]) == pytest.approx(expected) == pytest.approx(1)
     p = 0.5
     # s=1, l=2 with X_1 = 0, X_2 = 1.
     expected = (1 - p) / p * (p**2 / 2) + (1 / 2) * p**2
-    assert RankBiasedOverlap(p)(["b"], ["a", "b"]) == pytest.approx(expected)
-    assert RankBiasedOverlap(p)([], ["a"]) == 0
+    assert scoring("rbo", p=p)(["b"], ["a", "b"]) == pytest.approx(expected)
+    assert scoring("rbo", p=p)([], ["a"]) == 0
 
 
 def dcg(gains):
@@ -284,35 +268,35 @@ def test_ndcg_is_its_definition(one, other, k):
         best = dcg(sorted(gains.values(), reverse=True)[:k])
         return dcg([gains.get(each, 0) for each in answer[:k]]) / best if best else float(not answer)
 
-    assert Ndcg(k)(one, other) == pytest.approx((one_way(one, other) + one_way(other, one)) / 2)
+    assert scoring("ndcg", k=k)(one, other) == pytest.approx((one_way(one, other) + one_way(other, one)) / 2)
 
 
 def test_ndcg_with_true_gains():
     truth = {"a": 3, "b": 1, "c": 0}
     best = dcg([3, 1])
-    assert Ndcg(2)(["b", "a"], ["b", "a"], truth) == pytest.approx(dcg([1, 3]) / best)
-    assert Ndcg(2)(["a", "b"], ["c", "b"], truth) == pytest.approx((1 + dcg([0, 1]) / best) / 2)
-    assert Ndcg(2)(["a"], ["a"], {"a"}) == 1
+    assert scoring("ndcg", k=2)(["b", "a"], ["b", "a"], truth) == pytest.approx(dcg([1, 3]) / best)
+    assert scoring("ndcg", k=2)(["a", "b"], ["c", "b"], truth) == pytest.approx((1 + dcg([0, 1]) / best) / 2)
+    assert scoring("ndcg", k=2)(["a"], ["a"], {"a"}) == 1
     with pytest.raises(ParameterError, match="gains must be 0 or above"):
-        Ndcg(2)(["a"], ["a"], {"a": -1})
+        scoring("ndcg", k=2)(["a"], ["a"], {"a": -1})
 
 
 def test_closeness_by_hand():
-    assert Closeness(5)(1, 2) == pytest.approx(0.8)
-    assert Closeness(5)(1, 9) == 0
-    assert Closeness(5)(1, 2, 2) == pytest.approx(0.9)
+    assert scoring("closeness", scale=5)(1, 2) == pytest.approx(0.8)
+    assert scoring("closeness", scale=5)(1, 9) == 0
+    assert scoring("closeness", scale=5)(1, 2, 2) == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize(
     ("function", "prediction", "words"),
     [
-        (Bleu(), 3, "prediction=int: must be a text"),
-        (SquadF1(), ["a"], "prediction=list: must be a text"),
-        (TokenMatch(), "O O", "prediction=str: must be a sequence of tags"),
-        (Overlap(), ["a", "a"], "a ranking must have each id once"),
-        (Closeness(1), math.nan, "must be a finite number"),
-        (Closeness(1), "1", "must be a number"),
-        (ExactMatch(), bytearray(b"x"), "must be hashable"),
+        (scoring("bleu"), 3, "prediction=int: must be a text"),
+        (scoring("squad_f1"), ["a"], "prediction=list: must be a text"),
+        (scoring("token_match"), "O O", "prediction=str: must be a sequence of tags"),
+        (scoring("overlap"), ["a", "a"], "a ranking must have each id once"),
+        (scoring("closeness", scale=1), math.nan, "must be a finite number"),
+        (scoring("closeness", scale=1), "1", "must be a number"),
+        (scoring("exact_match"), bytearray(b"x"), "must be hashable"),
     ],
 )
 def test_predictions_of_the_wrong_kind_are_refused(function, prediction, words):
@@ -324,30 +308,32 @@ def test_names_and_options():
     assert scoring("ndcg", k=3).name == "ndcg@3"
     assert scoring("las").name == "las"
     assert scoring("rouge2", stemmer=True).name == "rouge2"
-    with pytest.raises(ParameterError, match=r"Did you mean 'rougeL'\?"):
-        scoring("rouge-L")
-    with pytest.raises(ParameterError, match="options=k: rbo takes p"):
-        scoring("rbo", k=3)
-    with pytest.raises(ParameterError, match="options=scale: closeness takes scale"):
-        scoring("closeness")
-    with pytest.raises(ParameterError, match="options=p: exact_match takes no options"):
-        scoring("exact_match", p=1)
-    for name, options, words in (
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("rouge-L", {}, r"Did you mean 'rougeL'\?"),
+        ("rbo", {"k": 3}, "options=k: rbo takes p"),
+        ("closeness", {}, "options=scale: closeness takes scale"),
+        ("exact_match", {"p": 1}, "options=p: exact_match takes no options"),
         ("overlap", {"k": 0}, "k=0: must be a whole number"),
         ("rbo", {"p": 1}, "p=1: must be above 0 and below 1"),
         ("closeness", {"scale": 0}, "scale=0: must be a positive number"),
-    ):
-        with pytest.raises(ParameterError, match=words):
-            scoring(name, **options)
+    ],
+)
+def test_names_and_options_that_are_none(name, options, words):
+    with pytest.raises(ParameterError, match=words):
+        scoring(name, **options)
 
 
 @pytest.mark.parametrize(
     ("module", "function", "prediction", "other", "package"),
     [
-        ("sacrebleu.metrics", Bleu(), "a b", "a c", "sacrebleu"),
-        ("sacrebleu.metrics", Chrf(), "a b", "a c", "sacrebleu"),
-        ("rouge_score.rouge_scorer", Rouge(), "a b", "a c", "rouge-score"),
-        ("nervaluate", EntityF1(), ["B-X"], ["O"], "nervaluate"),
+        ("sacrebleu.metrics", scoring("bleu"), "a b", "a c", "sacrebleu"),
+        ("sacrebleu.metrics", scoring("chrf"), "a b", "a c", "sacrebleu"),
+        ("rouge_score.rouge_scorer", scoring("rougeL"), "a b", "a c", "rouge-score"),
+        ("nervaluate", scoring("entity_f1"), ["B-X"], ["O"], "nervaluate"),
     ],
 )
 def test_a_missing_library_names_the_command_that_installs_it(

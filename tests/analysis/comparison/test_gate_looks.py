@@ -11,26 +11,18 @@ from comparison_cases import answers, scored, system
 from scipy import stats
 
 from mlflow_l3d.analysis.comparison.power import Forecast, Outlook, measured_pairs
-from mlflow_l3d.analysis.intervals import unseen_share
 from mlflow_l3d.analysis.planning.spending import Measured, SequentialPlan
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.files import _Reader, _written
-from mlflow_l3d.studies.gate.numbers import (
-    GateAnswer,
-    Look,
-    look_at,
-    measure,
-    view,
-)
+from mlflow_l3d.studies.gate.numbers import GateAnswer, Look, look_at, measure, view
 
 PLAN = SequentialPlan((10, 20), 0.5)
 
 
 def both(rng, runs=10, skewed=False):
     baseline = rng.normal(size=runs)
-    return scored(
-        baseline - (rng.exponential(size=runs) if skewed else 0.1 * rng.normal(size=runs)), range(runs)
-    ), scored(baseline, range(runs))
+    worse = rng.exponential(size=runs) if skewed else 0.1 * rng.normal(size=runs)
+    return scored(baseline - worse, range(runs)), scored(baseline, range(runs))
 
 
 def test_paired_runs_are_measured_as_their_differences(rng):
@@ -95,23 +87,11 @@ def test_no_look_decides_if_more_than_a_tenth_of_the_runs_are_lost(rng):
     assert [look_at(PLAN, (), 20, pairs, worse, 1.0).decision for pairs in (18, 17)] == ["worse", "undecided"]
 
 
-def test_unseen_share_is_the_limit_of_clopper_and_pearson():
-    assert unseen_share(20, 0.95) == pytest.approx(stats.beta.ppf(0.95, 1, 20))
-    assert unseen_share(0, 0.95) == 1
-
-
 def test_exit_status_and_metrics_by_look(rng):
     found, _ = measure(*both(rng), count_examples=False)
     nothing = Outlook(0.0, 0.8, 0.7, 0.0, 10.0)
-    answer = GateAnswer(
-        baseline="a",
-        candidate="b",
-        metric=named("accuracy"),
-        examples="fixed",
-        paired=True,
-        plan=PLAN,
-        before=Forecast(1.0, nothing, nothing),
-    )
+    sides = {"baseline": "a", "candidate": "b", "metric": named("accuracy"), "examples": "fixed", "paired": True}
+    answer = GateAnswer(**sides, plan=PLAN, before=Forecast(1.0, nothing, nothing))
     assert answer.exit_status == 2
     look = look_at(PLAN, (), 10, 10, found, 0.5)
     for decision, status in (("better", 0), ("equivalent", 0), ("worse", 1), ("undecided", 2)):

@@ -26,18 +26,15 @@ def predicted(rng):
 def test_a_share_is_what_the_score_loses_with_the_example(rng, name):
     run, example, labels, guesses = predicted(rng)
     metric = named(name)
-    scores, runs, units, found = shares(
-        metric, run, example, labels, guesses, runs=RUNS, examples=EXAMPLES, classes=CLASSES
-    )
+    size = {"runs": RUNS, "examples": EXAMPLES, "classes": CLASSES}
+    scores, runs, units, found = shares(metric, run, example, labels, guesses, **size)
     assert (runs == run).all()
     assert (units == example).all()
     for number in range(RUNS):
         own = run == number
         whole = score(metric, labels[own], guesses[own], CLASSES)
-        without = [
-            score(metric, *(part[own & (example != each)] for part in (labels, guesses)), CLASSES)
-            for each in range(EXAMPLES)
-        ]
+        kept = [own & (example != each) for each in range(EXAMPLES)]
+        without = [score(metric, labels[some], guesses[some], CLASSES) for some in kept]
         lost = (whole - np.array(without)) * (1 - 1 / EXAMPLES)
         assert scores[number] == pytest.approx(whole)
         assert found[own] == pytest.approx(lost - lost.mean())
@@ -46,9 +43,8 @@ def test_a_share_is_what_the_score_loses_with_the_example(rng, name):
 def test_shares_of_errors_are_their_distance_from_the_mean(rng):
     labels, guesses = rng.normal(size=EXAMPLES), rng.normal(size=EXAMPLES)
     numbers = np.arange(EXAMPLES)
-    scores, _, _, found = shares(
-        named("mse"), numbers * 0, numbers, labels, guesses, runs=1, examples=EXAMPLES, classes=None
-    )
+    size = {"runs": 1, "examples": EXAMPLES, "classes": None}
+    scores, _, _, found = shares(named("mse"), numbers * 0, numbers, labels, guesses, **size)
     errors = np.square(labels - guesses)
     assert scores[0] == pytest.approx(errors.mean())
     assert found == pytest.approx((errors - errors.mean()) / EXAMPLES)
@@ -59,9 +55,8 @@ def test_other_metrics_lose_a_group_of_examples_at_a_time_the_same_in_every_run(
     labels = np.tile(rng.normal(size=examples), 2)
     guesses = labels + rng.normal(size=2 * examples)
     run, example = np.repeat([0, 1], examples), np.tile(np.arange(examples), 2)
-    scores, runs, units, found = shares(
-        named("pearson"), run, example, labels, guesses, runs=2, examples=examples, classes=None
-    )
+    size = {"runs": 2, "examples": examples, "classes": None}
+    scores, runs, units, found = shares(named("pearson"), run, example, labels, guesses, **size)
     assert np.bincount(runs).tolist() == [GROUPS, GROUPS]
     assert (units[:GROUPS] == units[GROUPS:]).all()
     assert np.bincount(runs, found) == pytest.approx(0, abs=1e-12)

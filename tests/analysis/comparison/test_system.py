@@ -81,21 +81,10 @@ def test_systems_without_a_common_test_example_are_independent(rng):
 
 
 def test_groups_of_examples_are_counted_as_examples():
-    labels = np.tile(np.arange(100.0), 3)
-    random = np.random.default_rng(0)
-    tables = [
-        table(
-            np.repeat([0, 1, 2], 100),
-            np.tile(np.arange(at, at + 100), 3),
-            labels + at,
-            labels + random.normal(0, 9, 300),
-        )
-        for at in (0, 30)
-    ]
-    scores = [
-        np.array([named("pearson").function(each.label[:100], part) for part in each.prediction.reshape(3, 100)])
-        for each in tables
-    ]
+    random, runs, places = np.random.default_rng(0), np.repeat([0, 1, 2], 100), np.tile(np.arange(100), 3)
+    tables = [table(runs, at + places, 1.0 * at + places, places + random.normal(0, 9, 300)) for at in (0, 30)]
+    pearson, parts = named("pearson").function, [(each.label[:100], each.prediction.reshape(3, 100)) for each in tables]
+    scores = [np.array([pearson(labels, of_run) for of_run in predictions]) for labels, predictions in parts]
     both, why = systems(["A", "B"], scores, [{}, {}], tables, named("pearson"))
     one = compare_systems({"t": both}, named("pearson")).differences[0]
     assert (why, one.spread.examples, one.shared_examples) == ("", 130, 70)
@@ -119,23 +108,12 @@ def test_other_seeds_and_other_factors_pair_nothing():
 
 
 def test_chosen_runs_keep_their_cells():
-    one = System(
-        "A",
-        np.array([1.0, 2.0, 3.0]),
-        {"data_order": np.array([7, 8, 9])},
-        np.array([0, 0, 1, 2]),
-        np.array([0, 1, 1, 0]),
-        np.array([0.1, 0.2, 0.3, 0.4]),
-        np.array([True, False, True, True]),
-        2,
-    )
+    cells = [0, 0, 1, 2], [0, 1, 1, 0], [0.1, 0.2, 0.3, 0.4], [True, False, True, True]
+    one = System("A", np.array([1.0, 2.0, 3.0]), {"data_order": np.array([7, 8, 9])}, *map(np.array, cells), units=2)
     part = one.chosen(np.array([2, 0]))
-    assert part.scores.tolist() == [3, 1]
-    assert part.configurations["data_order"].tolist() == [9, 7]
-    assert part.run.tolist() == [0, 1, 1]
-    assert part.unit.tolist() == [0, 0, 1]
-    assert part.share.tolist() == [0.4, 0.1, 0.2]
-    assert part.right.tolist() == [True, True, False]
+    assert (part.scores.tolist(), part.configurations["data_order"].tolist()) == ([3, 1], [9, 7])
+    found = [values.tolist() for values in (part.run, part.unit, part.share, part.right)]
+    assert found == [[0, 1, 1], [0, 0, 1], [0.4, 0.1, 0.2], [True, True, False]]
 
 
 def test_copies_of_a_run_count_once():

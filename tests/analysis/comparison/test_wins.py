@@ -32,14 +32,6 @@ def test_runs_of_independent_draws_are_counted_pair_by_pair(rng):
     assert run_wins(scored(first), scored(second), NONE, -1, 0, 0.95).value == pytest.approx(1 - expected)
 
 
-def test_no_run_is_compared_with_its_own_partner(rng):
-    first, second = rng.integers(0, 6, 6) / 6, rng.integers(0, 6, 6) / 6
-    one, other = scored(first, range(6)), scored(second, [0, 1, 2, 3, 8, 9])
-    pairs = [(i, j) for i, j in product(range(6), range(6)) if i != j or i > 3]
-    expected = np.mean([points(first[i], second[j]) for i, j in pairs])
-    assert run_wins(one, other, paired(one, other), 1, 0, 0.95).value == pytest.approx(expected)
-
-
 def test_runs_of_the_same_configurations_are_counted_pair_by_pair(rng):
     first, second = rng.integers(0, 3, 8) / 3, rng.integers(0, 3, 8) / 3
     one, other = scored(first, range(8)), scored(second[::-1], range(7, -1, -1))

@@ -36,16 +36,9 @@ def rows_of(
         places = random.permutation(2 * examples)[:examples]
         own = random.normal(0, 1, (members, examples, classes)) + random.normal(0, 0.8, (1, 1, classes))
         scores = (own + columns * crossed + np.eye(classes)[labels[places]]).astype(np.float32)
-        rows.append(
-            Members(
-                scores.argmax(axis=2),
-                labels[places],
-                scores,
-                validation=random.random(members).round(1),
-                columns=np.arange(members) if crossed else None,
-                examples=places,
-            )
-        )
+        shared = np.arange(members) if crossed else None
+        more = {"validation": random.random(members).round(1), "columns": shared, "examples": places}
+        rows.append(Members(scores.argmax(axis=2), labels[places], scores, **more))
     return rows
 
 
@@ -80,9 +73,8 @@ def test_two_rows_have_no_interval_and_the_table_says_what_one_needs(rows, colum
 
 def test_a_remedy_after_which_nothing_varies_asks_for_no_more_rows() -> None:
     """The logarithm of 0 has no error, however many rows there are."""
-    nothing = replace(
-        of(predict(rows_of(4, 3), over=["a"], metric=F1, classes=3, test_size=40), "mean", 2), std=Range(0.0)
-    )
+    found = predict(rows_of(4, 3), over=["a"], metric=F1, classes=3, test_size=40)
+    nothing = replace(of(found, "mean", 2), std=Range(0.0))
     assert math.isfinite(nothing.mean_change.low)
     assert "mitigation_runs" not in remedy_bars([nothing], F1).note
 
@@ -91,21 +83,18 @@ def test_the_reason_names_rows_that_lack_runs() -> None:
     [whole, other] = rows_of(2, 3)
     alone = replace(other, predictions=other.predictions[:1], scores=other.scores[:1], validation=other.validation[:1])
     found = predict([whole, alone], over=["a"], metric=F1, classes=3, test_size=40)
-    assert {each.reason for each in found if each.basis == "unknown"} == {
-        "1 rows of 3 runs that share their examples, since 1 of 2 rows lack runs: 2 of 2 are needed"
-    }
+    reason = "1 rows of 3 runs that share their examples, since 1 of 2 rows lack runs: 2 of 2 are needed"
+    assert {each.reason for each in found if each.basis == "unknown"} == {reason}
 
 
 def test_a_tie_goes_to_the_first_member_and_unparsed_answers_have_no_vote() -> None:
     votes = np.array([[1, 2, -1, -1, 0], [0, 2, 1, -1, 1], [1, 0, 0, -1, 1], [0, 0, -1, -1, 1]])
     predictions, shares = combine("vote", votes, classes=3)
     assert predictions.tolist() == [1, 2, 1, -1, 1]
-    assert shares is not None
     assert shares[0].tolist() == [0.5, 0.5, 0]
     scores = np.array([[[0.6, 0.4]], [[0.1, 0.9]], [[math.nan, math.nan]]], dtype=np.float32)
     predictions, means = combine("mean", np.array([[0], [1], [-1]]), scores, classes=2)
     assert predictions.tolist() == [1]
-    assert means is not None
     assert np.allclose(means, [[0.35, 0.65]])
     assert combine("mean", np.array([[1.0, 2.0], [3.0, 2.0]]))[0].tolist() == [2, 2]
     texts = np.array([["a b", "x"], ["a b c", "y"], ["q", None], ["a b c d", "y"]], dtype=object)
@@ -130,13 +119,9 @@ def test_mean_accuracy_of_votes_is_hypergeometric() -> None:
     right = random.random((9, 200)) < random.random(200)
     members = Members(right.astype(np.int64), np.ones(200, dtype=np.int64))
     for k in (3, 5, 7):
-        counts = right.sum(axis=0)
-        expected = np.mean(
-            [
-                sum(math.comb(c, v) * math.comb(9 - c, k - v) for v in range(k // 2 + 1, k + 1)) / math.comb(9, k)
-                for c in counts.tolist()
-            ]
-        )
+        most = range(k // 2 + 1, k + 1)
+        ways = [sum(math.comb(c, v) * math.comb(9 - c, k - v) for v in most) for c in right.sum(axis=0).tolist()]
+        expected = np.mean(ways) / math.comb(9, k)
         choices = combine_choices("vote", members, draw_choices(9, k))
         assert score_many(ACCURACY, members.labels, choices, 2).mean() == pytest.approx(expected, abs=1e-12)
 
@@ -149,10 +134,8 @@ def test_moments_equal_brute_force(kind: str, *, crossed: bool) -> None:
 
     def brute(rows: list[Members]) -> dict[int, float]:
         choices = list(combinations(range(len(rows[0])), k))
-        answers = [
-            [combine(kind, row.predictions[list(c)], row.scores[list(c)], classes=3)[0] for c in choices]  # type: ignore[index]
-            for row in rows
-        ]
+        some = [[(row.predictions[list(c)], row.scores[list(c)]) for c in choices] for row in rows]
+        answers = [[combine(kind, *chosen, classes=3)[0] for chosen in of_row] for of_row in some]
         scores = np.array([[f1_macro(row.labels, a, 3) for a in each] for row, each in zip(rows, answers, strict=True)])
         apart = [(a, b) for a, b in product(range(len(choices)), repeat=2) if not {*choices[a]} & {*choices[b]}]
         pairs = apart if crossed else list(product(range(len(choices)), repeat=2))
@@ -186,9 +169,7 @@ def test_moments_equal_brute_force(kind: str, *, crossed: bool) -> None:
 def test_the_best_of_several_follows_order_statistics() -> None:
     rows = rows_of(2, 6)
     values = [np.array([0.3, 0.5, 0.1, 0.9, 0.6, 0.2]), np.array([0.5, 0.4, 0.1, 0.2, 0.9, 0.7])]
-    rows = [
-        Members(r.predictions, r.labels, validation=v, examples=r.examples) for r, v in zip(rows, values, strict=True)
-    ]
+    rows = [replace(row, validation=value, scores=None) for row, value in zip(rows, values, strict=True)]
     for k in (2, 3, 5):
         expected = []
         for row, value in zip(rows, values, strict=True):
@@ -285,20 +266,15 @@ def test_two_runs_a_row_say_little_of_more() -> None:
 def test_a_reference_set_counts_where_runs_draw_their_own_tests() -> None:
     rows = rows_of(6, 6, crossed=True)
     drawn = [replace(row, test=np.zeros(len(row.labels), dtype=bool)) for row in rows]
-    both = [
-        predict(each, over=("a",), metric=F1, classes=3, golden_std=Range(0.05, 0.04, 0.06)) for each in (rows, drawn)
-    ]
+    settled = {"over": ("a",), "metric": F1, "classes": 3}
+    both = [predict(each, golden_std=Range(0.05, 0.04, 0.06), **settled) for each in (rows, drawn)]
     assert [each.std for each in both[0]] == [each.std for each in both[1]]
     independent = Members(np.concatenate([row.predictions[:, :30] for row in rows]), rows[0].labels[:30])
-    found = predict_all(
-        replace(independent, test=np.zeros(30, dtype=bool)), over=("a",), metric=F1, classes=3, test_size=30
-    )
+    found = predict_all(replace(independent, test=np.zeros(30, dtype=bool)), test_size=30, **settled)
     assert found[0].std.value > 0
 
 
-def scored(
-    random: np.random.Generator, count: int, members: int, examples: int, fixed: np.ndarray | None = None
-) -> list[Members]:
+def scored(random, count: int, members: int, examples: int, fixed: np.ndarray | None = None) -> list[Members]:
     """Return rows with luck of their own, of examples of their own or of fixed ones."""
     rows = []
     for _ in range(count):
@@ -315,7 +291,7 @@ def true_std() -> tuple[dict[int, float], np.random.Generator]:
     """Give the standard deviation of means of 1, 2 and 4 runs over 264 examples, and the generator after it."""
     truth: dict[int, list[float]] = {1: [], 2: [], 4: []}
     random = np.random.default_rng(0)
-    for row in scored(random, 4000, 4, 264):
+    for row in scored(random, 2500, 4, 264):
         for k, scores in truth.items():
             answers = combine_choices("mean", row, np.arange(4)[None] < k)
             scores.append(float(score_many(F1, row.labels, answers, 4)[0]))
@@ -336,9 +312,8 @@ def test_no_ensemble_takes_the_luck_of_test_examples_away(
     found = predict(rows, over=("a",), metric=F1, classes=4, test_size=tests, golden_std=Range(0.02, 0.018, 0.022))
     for k in (2, 4):
         true, each = truth[k] / truth[1], of(found, "mean", k)
-        assert (
-            true - 0.05 < each.ratio.value < true + (0.05 if k == 2 else 0.1)
-        )  # 0.7 and 0.6 of scores on a reference set
+        # It would be 0.7 and 0.6 of scores on a reference set.
+        assert true - 0.05 < each.ratio.value < true + (0.05 if k == 2 else 0.1)
         assert each.ratio.low < true < each.ratio.high
         assert each.is_trainable is not is_reference
 
@@ -368,14 +343,8 @@ def test_a_factor_of_main_effects_has_wide_intervals_by_its_few_columns() -> Non
     truth = [math.sqrt(one.var() + (one * (1 - one)).mean() / 50) for one in (draws[:, 0], vote)]
     for _ in range(20):
         quality = np.clip(0.6 + 0.12 * random.standard_normal((10, 1)), 0, 1)
-        rows = [
-            Members(
-                (random.random((10, 50)) < quality).astype(np.int64),
-                np.ones(50, dtype=np.int64),
-                columns=np.arange(10),
-            )
-            for _ in range(5)
-        ]
+        right = [(random.random((10, 50)) < quality).astype(np.int64) for _ in range(5)]
+        rows = [Members(each, np.ones(50, dtype=np.int64), columns=np.arange(10)) for each in right]
         five = of(predict(rows, over=("a",), metric=ACCURACY, classes=2, most_members=5), "vote", 5)
         hits.append(five.ratio.low <= truth[1] / truth[0] <= five.ratio.high)
         ratios.append(five.ratio.value)
@@ -462,14 +431,11 @@ def test_what_cannot_be_predicted_has_a_reason() -> None:
     assert "2 of 2 are needed" in reasons([])[0]
     assert "2 of 2 are needed" in reasons([Members(r.predictions[:1], r.labels) for r in rows])[0]
     bare = [Members(r.predictions, r.labels) for r in rows]
-    assert {*reasons(bare)} == {
-        "no class scores of the runs are known: see vote",
-        "no validation scores of the runs are known",
-    }
+    known = "no class scores of the runs are known: see vote", "no validation scores of the runs are known"
+    assert {*reasons(bare)} == {*known}
     swapped = [replace(r, scores=r.scores[:, :, ::-1]) for r in rows]  # type: ignore[index]
-    assert any(
-        "of the predictions are not the class with the highest score: see vote" in why for why in reasons(swapped)
-    )
+    highest = "of the predictions are not the class with the highest score: see vote"
+    assert any(highest in why for why in reasons(swapped))
     two = "come in groups of 2, and 3 are needed"
     assert any(two in why for why in reasons([Members(r.predictions[:2], r.labels) for r in rows]))
     six = "unknown, as they need investigation_runs=7"
@@ -507,10 +473,8 @@ def test_the_draw_of_choices_does_not_hide_that_two_independent_runs_help() -> N
     scores = np.stack([-margins, margins], axis=-1).astype(np.float32)
     labels = np.ones(120, dtype=np.int64)
     members = Members((margins > 0).astype(np.int64), labels, scores, test=labels > 0, examples=np.arange(120))
-    every = predict_all(
-        members, over=("a",), metric=ACCURACY, classes=2, test_size=120, test_is_drawn=False, most_members=2
-    )
-    found = of(every, "mean", 2)
+    settled = {"over": ("a",), "metric": ACCURACY, "classes": 2, "test_size": 120, "test_is_drawn": False}
+    found = of(predict_all(members, most_members=2, **settled), "mean", 2)
     fresh = random.normal(size=(2, 5_000, 1)) + random.normal(size=(2, 5_000, 120)) + examples
     one, two = ((each > 0).mean(axis=1).std() for each in (fresh[0], fresh.mean(axis=0)))
     assert found.ratio.low < two / one < found.ratio.high < 1

@@ -17,19 +17,11 @@ from mlflow_l3d.errors import ParameterError
 YES_NO = App(threshold=0.0)
 
 
-@pytest.fixture
-def random():
-    return np.random.default_rng(5)
-
-
 def of_values(first, second):
     """Return tables of two systems that answered each row once."""
-    tables = [
-        pd.DataFrame({"row": range(len(values)), "judge": "exact", "value": values}) for values in (first, second)
-    ]
-    return [
-        table.assign(answer=[f"{name}{row}" for row in table["row"]]) for name, table in zip("ab", tables, strict=True)
-    ]
+    sides = {name: {"row": range(len(values)), "value": values} for name, values in (("a", first), ("b", second))}
+    answers = {name: [f"{name}{row}" for row in side["row"]] for name, side in sides.items()}
+    return [pd.DataFrame({**side, "judge": "exact", "answer": answers[name]}) for name, side in sides.items()]
 
 
 def pair(random, app, rows, repeats=(1, 1), judges=1, prompts=1, shift=0.0, names=("a", "b")):

@@ -52,13 +52,8 @@ def test_all_judges_have_the_kappa_of_each_class_that_fleiss_published():
 
 
 def test_missing_verdicts_give_the_alpha_that_krippendorff_published():
-    lines = [line.split() for line in KRIPPENDORFF.strip().splitlines()]
-    verdicts = [
-        (answer, judge, float(value))
-        for judge, line in enumerate(lines)
-        for answer, value in enumerate(line)
-        if value != "*"
-    ]
+    values = pd.DataFrame([line.split() for line in KRIPPENDORFF.strip().splitlines()]).replace("*", np.nan)
+    verdicts = [(answer, judge, float(value)) for (judge, answer), value in values.stack().dropna().items()]
     everyone = judge_agreement(table_of(verdicts)).iloc[0]
     assert everyone["kappa"] == pytest.approx(0.811, abs=5e-4)
     assert everyone["answers"] == 12

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence
 from mlflow_l3d.analysis.importance.estimators import LEVELS, TableModel
@@ -40,7 +39,8 @@ def duplicated_lines(record: Importance, _: Evidence) -> Iterator[Check]:
         if min(table.shape) < 2 or lines.shape[1] < LEAST_EQUAL or are_equal(table.reshape(-1)):
             continue
         varies = np.ptp(lines, axis=1) > 0  # runs that collapsed alike are no seed that was used twice
-        repeated = np.flatnonzero(pd.DataFrame(lines).duplicated() & varies).tolist()
+        first, number = np.unique(lines, axis=0, return_index=True, return_inverse=True)[1:]
+        repeated = np.flatnonzero((first[number.ravel()] < np.arange(len(lines))) & varies).tolist()
         if not (same := len(repeated)):
             continue
         alike = noun == "column" and same == len(lines) - 1

@@ -51,18 +51,20 @@ def nested_components(table: FloatArray) -> MeanSquares | None:
         None if fewer than two rows, or places in a row, have scores, or no row has two.
     """
     table = with_scores(table)
-    if min(table.shape) < 2:
-        return None
-    rows = _Rows.of(table)
-    degrees = int(rows.scores.sum()) - len(table)
+    return _mean_squares(_Rows.of(table), table.shape) if min(table.shape) >= 2 else None
+
+
+def _mean_squares(rows: _Rows, shape: tuple[int, ...]) -> MeanSquares | None:
+    """Return the mean squares of a table of this shape; None if no row has two scores."""
+    degrees = int(rows.scores.sum()) - shape[0]
     if degrees < 1:
         return None
-    of_rows = float((rows.scores * np.square(rows.means)).sum()) / (len(table) - 1)
+    of_rows = float((rows.scores * np.square(rows.means)).sum()) / (shape[0] - 1)
     residual = float(rows.within.sum()) / degrees
     of_rows, residual = (0.0 if square <= rows.floor else square for square in (of_rows, residual))
-    size = float(_row_size(rows.scores.sum(), np.square(rows.scores).sum(), len(table)))
+    size = float(_row_size(rows.scores.sum(), np.square(rows.scores).sum(), shape[0]))
     no_columns = math.nan  # rows share none
-    return MeanSquares(len(table), table.shape[1], of_rows, residual, no_columns, size, no_columns, degrees)
+    return MeanSquares(shape[0], shape[1], of_rows, residual, no_columns, size, no_columns, degrees)
 
 
 def nested_estimate(table: FloatArray) -> Estimate | None:
@@ -88,12 +90,11 @@ def nested_estimate(table: FloatArray) -> Estimate | None:
     were false without them.
     """
     table = with_scores(table)
-    squares = nested_components(table)
-    if squares is None:
+    if min(table.shape) < 2 or (squares := _mean_squares(rows := _Rows.of(table), table.shape)) is None:
         return None
     if len(table) < 3:
         return Estimate(squares.variances(), squares)
-    jackknife, without, rows = None, nested_variances_without_each(table), _Rows.of(table)
+    jackknife, without = None, _without_each(rows)
     if not squares.contributed > 0:
         return Estimate(squares.variances(), squares, without=(without,))
     inequality = _inequality(rows)
@@ -160,7 +161,7 @@ def nested_limits(
 
     def surplus(ratio: float, chance: float, rows: _Rows = unequal) -> float:
         weights = rows.scores / (1 + ratio * rows.scores)
-        squared = np.square(rows.means - np.average(rows.means, weights=weights))
+        squared = np.square(rows.means - weights @ rows.means / weights.sum())
         return float(weights @ squared) / (squares.rows - 1) / squares.residual - chance
 
     ratios = []
@@ -183,11 +184,12 @@ class _Rows(NamedTuple):
 
     @classmethod
     def of(cls, table: FloatArray) -> _Rows:
-        floor = rounding_variance(table[np.isfinite(table)])
-        centred = table - np.nanmean(table)
-        count = np.isfinite(table).sum(axis=1, dtype=np.float64)
-        variances = np.nanvar(centred, axis=1)
-        return cls(count, np.nanmean(centred, axis=1), np.where(variances <= floor, 0.0, count * variances), floor)
+        finite = np.isfinite(table)
+        floor, count = rounding_variance(table[finite]), finite.sum(axis=1, dtype=np.float64)
+        centred = np.where(finite, table - table.mean(where=finite), 0.0)
+        means = centred.sum(axis=1) / count
+        squares = np.square(np.where(finite, centred - means[:, None], 0.0)).sum(axis=1)
+        return cls(count, means, np.where(squares <= count * floor, 0.0, squares), floor)
 
 
 def _row_size(scores: FloatArray, squares: FloatArray, rows: int) -> FloatArray:
@@ -195,17 +197,10 @@ def _row_size(scores: FloatArray, squares: FloatArray, rows: int) -> FloatArray:
     return (scores - squares / scores) / (rows - 1)
 
 
-def nested_variances_without_each(table: FloatArray) -> Variances:
-    """Return contributed and (untruncated) mitigated variance without each row in turn, each of shape (M,).
-
-    Parameters
-    ----------
-    table
-        Shape (M, N), nan if a score is missing; M at least 3, every row with a score.
-    """
-    rows = _Rows.of(table)
+def _without_each(rows: _Rows) -> Variances:
+    """Return contributed and (untruncated) mitigated variance without each of 3 or more rows in turn, shape (M,)."""
     count, scores = rows.scores, rows.scores.sum()
-    left, members = scores - count, len(table) - 1
+    left, members = scores - count, len(count) - 1
     degrees = left - members
     contributed = (rows.within.sum() - rows.within) / np.where(degrees > 0, degrees, np.nan)
     # The rows' sum is zero, so that without row i their mean is -count_i mean_i / left_i.

@@ -1,0 +1,13 @@
+"""What tests of judgements share."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture
+def random():
+    """Return a generator, the same in every test."""
+    import numpy as np  # not before tests/conftest.py has set the number of threads
+
+    return np.random.default_rng(5)
