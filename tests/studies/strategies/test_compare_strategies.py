@@ -33,8 +33,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tu
 def compare(place: Place, **parameters: Any) -> ComparedStrategies:
     given = {"approach": "synthetic", "metric": "synthetic_score", "executor": "inline", **SIZES}
     given |= {"hyperparameters": HYPERPARAMETERS, "factor": "data_split,data_order"}
-    with place.entered():
-        return strategies(**{**given, **parameters})
+    return strategies(**{**given, **parameters})
 
 
 def test_the_table_of_the_paper(shared: tuple[Place, ComparedStrategies]) -> None:
@@ -149,16 +148,14 @@ def test_the_run_that_mlflow_made(place, monkeypatch, capsys) -> None:
         *("--investigation-runs", "2", "--mitigation-runs", "2", "--golden-runs", "3"),
     ]
     good = place.client.create_run("0")
-    with place.entered():
-        monkeypatch.setenv("MLFLOW_RUN_ID", good.info.run_id)
-        assert cli.main(["strategies", *options]) == 0
+    monkeypatch.setenv("MLFLOW_RUN_ID", good.info.run_id)
+    assert cli.main(["strategies", *options]) == 0
     assert good.info.run_id in capsys.readouterr().out
     assert place.client.get_run(good.info.run_id).data.tags["l3d.role"] == "comparison"
     assert place.client.get_run(good.info.run_id).info.status == "FINISHED"
     assert len(place.parents()) == 3
     bad = place.client.create_run("0")
-    with place.entered():
-        monkeypatch.setenv("MLFLOW_RUN_ID", bad.info.run_id)
-        assert cli.main(["strategies", *options, "--factor", "nothing"]) == 2
+    monkeypatch.setenv("MLFLOW_RUN_ID", bad.info.run_id)
+    assert cli.main(["strategies", *options, "--factor", "nothing"]) == 2
     assert place.client.get_run(bad.info.run_id).info.status == "FAILED"
     assert len(place.parents()) == 3
