@@ -267,7 +267,7 @@ def test_a_metric_that_predictions_do_not_give_counts_no_examples(place: Place, 
 def test_a_real_system_differs_from_itself_no_more_often_than_the_level_allows(tmp_path, migrated_store, data_folder):
     """Two learning rates of a head on the packaged encoder, on film reviews of SST-2."""
     table = pd.read_parquet(data_folder / "sst2.parquet")
-    table[["text", "label"]].head(180).to_parquet(tmp_path / "sst2.parquet")
+    table[["text", "label"]].head(300).to_parquet(tmp_path / "sst2.parquet")
     sizes = {"golden_runs": 10, "investigation_runs": 2, "mitigation_runs": 2, "num_labelled": 80, "test_size": 50}
     given = {"task": str(tmp_path / "sst2.parquet"), "metric": "accuracy", "executor": "inline", **sizes}
     with sqlite_place(migrated_store, tmp_path).entered():

@@ -26,11 +26,11 @@ SIZES: dict[str, Any] = {"investigation_runs": 3, "mitigation_runs": 2, "golden_
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tuple[Place, ComparedStrategies]:
-    place = sqlite_place(migrated_store, tmp_path_factory.mktemp("comparison"))
-    return place, compare(place)
+    with sqlite_place(migrated_store, tmp_path_factory.mktemp("comparison")).entered() as place:
+        return place, compare()
 
 
-def compare(place: Place, **parameters: Any) -> ComparedStrategies:
+def compare(**parameters: Any) -> ComparedStrategies:
     given = {"approach": "synthetic", "metric": "synthetic_score", "executor": "inline", **SIZES}
     given |= {"hyperparameters": HYPERPARAMETERS, "factor": "data_split,data_order"}
     return strategies(**{**given, **parameters})
@@ -103,9 +103,9 @@ def test_killed_and_repeated_each_part_has_one_parent(place: Place, monkeypatch:
     with monkeypatch.context() as patch:
         patch.setattr(InvestigationStudy, "train", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            compare(place)
+            compare()
     [random, _] = place.parents()
-    found = compare(place)
+    found = compare()
     assert found.investigations["random"].run_id == random.info.run_id
     assert [each.computed for each in found.investigations.values()] == [0, 0, 6]
     run_ids = [each.run_id for each in found.investigations.values()]
@@ -124,7 +124,7 @@ def test_summary_fits_a_terminal(shared: tuple[Place, ComparedStrategies]) -> No
 
 
 def test_joint_factors_can_be_compared(place: Place) -> None:
-    found = compare(place, factor="data_split+data_order", investigation_runs=2, golden_runs=2)
+    found = compare(factor="data_split+data_order", investigation_runs=2, golden_runs=2)
     assert list(found.table().index) == ["golden_model", "data_split+data_order"]
     assert place.client.get_run(found.run_id).data.metrics["random_std/data_split-data_order"] > 0
 
@@ -138,7 +138,7 @@ def test_joint_factors_can_be_compared(place: Place) -> None:
     ],
 )
 def test_what_is_not_allowed(place: Place, parameters: dict[str, Any], line: str) -> None:
-    assert refusal(compare, place, **parameters).startswith(line)
+    assert refusal(compare, **parameters).startswith(line)
     assert place.runs() == []
 
 
