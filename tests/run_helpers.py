@@ -47,19 +47,19 @@ class Place:
         return MlflowClient(self.uri)
 
     @contextmanager
-    def entered(self) -> Iterator[None]:
-        """Make this the place of everything that MLflow and the package do in this process."""
+    def entered(self) -> Iterator[Place]:
+        """Make this the place of everything that MLflow and the package do in this process; another one is restored."""
         import mlflow
 
         wanted = {"L3D_CACHE": str(self.cache), **self.variables}
-        before = {name: os.environ.get(name) for name in wanted}
+        before = {name: os.environ.get(name) for name in (*wanted, "MLFLOW_TRACKING_URI")}
+        uri = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
         os.environ.update(wanted)
         mlflow.set_tracking_uri(self.uri)
         try:
-            yield
+            yield self
         finally:
-            mlflow.set_tracking_uri(None)
-            os.environ.pop("MLFLOW_TRACKING_URI", None)
+            mlflow.set_tracking_uri(uri)
             for name, value in before.items():
                 if value is None:
                     os.environ.pop(name, None)

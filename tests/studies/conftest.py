@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,11 @@ from mlflow_l3d.studies.investigation.results import Investigation
 
 
 @pytest.fixture
-def place(tmp_path: Path, migrated_store: Path) -> Place:
-    """Give a place of the test's own."""
-    return sqlite_place(migrated_store, tmp_path)
+def place(tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    """Let the test work in an empty place of its own, and in the folder around it."""
+    monkeypatch.chdir(tmp_path)
+    with sqlite_place(migrated_store, tmp_path / "place").entered() as place:
+        yield place
 
 
 @pytest.fixture(scope="session")
@@ -23,7 +26,8 @@ def _investigated(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path
 
 
 @pytest.fixture
-def done(_investigated: tuple[Place, Investigation], tmp_path: Path) -> tuple[Place, Investigation]:
-    """Give a place of the test's own with one finished investigation, that of SMALL."""
+def done(_investigated: tuple[Place, Investigation], tmp_path: Path) -> Iterator[tuple[Place, Investigation]]:
+    """Let the test work in a place of its own with one finished investigation, that of SMALL."""
     place, result = _investigated
-    return copied(place, tmp_path / "done"), result
+    with copied(place, tmp_path / "done").entered() as own:
+        yield own, result

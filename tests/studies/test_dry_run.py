@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import pytest
-from run_helpers import Place, sqlite_place
+from run_helpers import Place
 
 from mlflow_l3d import cli, plan_search, plan_seeds, plan_strategies, search, seeds, strategies
 from mlflow_l3d.studies.dry_run import StudyPlan
@@ -31,11 +30,6 @@ STUDIES = {
 }
 
 
-@pytest.fixture
-def place(tmp_path: Path, migrated_store: Path) -> Place:
-    return sqlite_place(migrated_store, tmp_path / "place")
-
-
 def left(plan: StudyPlan) -> dict[str, int]:
     return plan.to_frame().set_index("part")["to_compute"].to_dict()
 
@@ -44,17 +38,16 @@ def left(plan: StudyPlan) -> dict[str, int]:
 @pytest.mark.parametrize("verb", STUDIES)
 def test_a_dry_run_counts_what_is_left_and_trains_nothing(verb: str, place: Place) -> None:
     study, plan, parameters, expected = STUDIES[verb]
-    with place.entered():
-        before = plan(**TINY, **parameters)
-        assert place.runs() == []
-        assert left(before) == expected
-        assert "no earlier runs of the same task, approach and model" in " ".join(before.summary().split())
-        if verb == "strategies":
-            assert "30 runs, 0 done, 19 to compute, 11 shared with these: " in before.line()
-            assert before.shared.tolist() == [0, 4, 7]
-        study(**TINY, **parameters)
-        runs = len(place.runs())
-        after = plan(**TINY, **parameters)
+    before = plan(**TINY, **parameters)
+    assert place.runs() == []
+    assert left(before) == expected
+    assert "no earlier runs of the same task, approach and model" in " ".join(before.summary().split())
+    if verb == "strategies":
+        assert "30 runs, 0 done, 19 to compute, 11 shared with these: " in before.line()
+        assert before.shared.tolist() == [0, 4, 7]
+    study(**TINY, **parameters)
+    runs = len(place.runs())
+    after = plan(**TINY, **parameters)
     assert set(left(after).values()) == {0}
     assert (after.to_frame()["done"] == after.to_frame()["cells"]).all()
     assert after.hours == 0
@@ -66,13 +59,12 @@ def test_a_dry_run_counts_the_trials_of_other_searches_as_the_search_does(place:
     """If fine trials are missing, they may find another best setting, whose comparison is counted."""
     common = {"space": "a_data_order=0..9", "metric": "f1_macro", "coarse_trials": 3, "held_out_runs": 2}
     trials = "tags.`l3d.role` = 'trial'"
-    with place.entered():
-        search(**TINY, **common, fine_trials=2)
-        for fine_trials, expected in ((1, (0, 0, 0)), (4, (0, 2, 2))):
-            before, planned = len(place.runs(trials)), plan_search(**TINY, **common, fine_trials=fine_trials)
-            search(**TINY, **common, fine_trials=fine_trials)
-            assert tuple(left(planned).values()) == expected
-            assert sum(expected[:2]) <= len(place.runs(trials)) - before <= sum(expected)
+    search(**TINY, **common, fine_trials=2)
+    for fine_trials, expected in ((1, (0, 0, 0)), (4, (0, 2, 2))):
+        before, planned = len(place.runs(trials)), plan_search(**TINY, **common, fine_trials=fine_trials)
+        search(**TINY, **common, fine_trials=fine_trials)
+        assert tuple(left(planned).values()) == expected
+        assert sum(expected[:2]) <= len(place.runs(trials)) - before <= sum(expected)
 
 
 def test_a_dry_run_takes_the_cost_of_the_same_kind_of_training_only(place: Place) -> None:
@@ -83,8 +75,7 @@ def test_a_dry_run_takes_the_cost_of_the_same_kind_of_training_only(place: Place
         place.client.log_param(run_id, name, value)
     place.client.log_metric(run_id, "duration_seconds", 3600.0)
     place.client.set_terminated(run_id)
-    with place.entered():
-        plans = [plan_seeds(seeds="1,2", hyperparameters=f"trainable={kind}", workers=1) for kind in ("head", "full")]
+    plans = [plan_seeds(seeds="1,2", hyperparameters=f"trainable={kind}", workers=1) for kind in ("head", "full")]
     assert [plan.hours for plan in plans] == pytest.approx([2, float("nan")], nan_ok=True)
 
 
@@ -93,8 +84,7 @@ def test_the_run_of_mlflow_holds_what_a_dry_run_said(place: Place, monkeypatch: 
     for verb in ("investigate", "seeds", "sweep"):
         made = place.client.create_run("0").info.run_id
         monkeypatch.setenv("MLFLOW_RUN_ID", made)
-        with place.entered():
-            assert cli.main([verb, *options, "--dry-run", "true"]) == 0
+        assert cli.main([verb, *options, "--dry-run", "true"]) == 0
         assert "MLFLOW_RUN_ID" not in os.environ
         run = place.client.get_run(made)
         assert (run.info.status, run.data.tags["l3d.role"]) == ("FINISHED", "plan")

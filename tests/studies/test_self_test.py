@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from mlflow import MlflowClient
+from refusals import fails, refuses
 
 import mlflow_l3d
 from mlflow_l3d.approaches.base import Approach, CellwiseSession, answered
@@ -67,8 +68,7 @@ def test_a_command_is_investigated_as_any_approach(script):
 @pytest.mark.slow
 def test_a_seed_that_does_nothing_stops_before_the_cells(script):
     script()
-    with pytest.raises(L3DError, match=r"^self-test: c: 2 new seeds changed nothing"):
-        investigate(**TYPED, **SIZES)
+    fails(r"^self-test: c: 2 new seeds changed nothing", investigate, **TYPED, **SIZES)
     (parent,) = MlflowClient().search_runs(["0"], f"tags.`{names.ROLE}` = 'investigation'")
     assert (parent.info.status, parent.data.tags.get("l3d.error", "self-test")[:9]) == ("FAILED", "self-test")
     assert investigate(**TYPED, **SIZES, self_test="skip").computed == 10
@@ -108,8 +108,7 @@ def test_runs_of_the_self_test_that_the_study_has_are_its_cells(script, tmp_path
 def test_a_seed_that_does_nothing_stops_a_study_of_seeds(script, count):
     script()
     given = {**TYPED, "command": "python -SE train.py 1 1 {seed}", "seeds": count}
-    with pytest.raises(L3DError, match=r"^self-test: seed: 2 new seeds changed nothing"):
-        seeds(**given)
+    fails(r"^self-test: seed: 2 new seeds changed nothing", seeds, **given)
     (parent,) = MlflowClient().search_runs(["0"], "tags.`l3d.role` != 'cell'")
     assert parent.info.status == "FAILED"
     assert mlflow_l3d.self_test_seeds(**given).problems
@@ -168,8 +167,7 @@ def test_a_function_is_tried_in_every_study():
     given = {"approach": approach, "task": "synthetic", "num_labelled": 20, "test_size": 50, "executor": "inline"}
     for study, more in ((investigate, {}), (seeds, {}), (sweep, {"task": ["synthetic"]})):
         point = "At the point synthetic: " * (study is sweep)
-        with pytest.raises(L3DError, match=rf"^{point}self-test: the same seeds gave another result"):
-            study(**{**given, **more})
+        fails(rf"^{point}self-test: the same seeds gave another result", study, **{**given, **more})
 
 
 class Forgetful(Approach):
@@ -248,14 +246,12 @@ def test_what_does_not_go_with_a_command(script):
         ({"metric": "f1_macro"}, r"metric=f1_macro: is not among what the command wrote \(rmse\)"),
         ({"approach": "synthetic", "metric": "f1_macro"}, "command=.*has no effect. Use approach=command"),
     ):
-        with pytest.raises(ParameterError, match=f"^{why}"):
-            specify({**TYPED, **SIZES, **given})
+        refuses(f"^{why}", specify, {**TYPED, **SIZES, **given})
 
 
 @pytest.mark.parametrize("study", [investigate, seeds])
 def test_only_trying_seeds_is_refused_before_a_run_opens(study):
-    with pytest.raises(ParameterError, match=r"^self_test=only: trains nothing.*call mlflow_l3d\.self_test or"):
-        study(**TYPED, self_test="only")
+    refuses(r"^self_test=only: trains nothing.*call mlflow_l3d\.self_test or", study, **TYPED, self_test="only")
     assert MlflowClient().search_runs(["0"]) == []
 
 

@@ -155,12 +155,13 @@ class Table:
                 return moments, left
             for place, values in ((MEAN, scores), (OVERSTATEMENT, optimism)):
                 moments[place], left[:, place] = _mean_without(values[:, kept].mean(axis=1))
-            apart = disjoint[np.ix_(kept, kept)]
-            centred, every = scores[:, kept] - moments[MEAN], apart if self.crossed else np.ones_like(apart)
+            apart, centred = disjoint[np.ix_(kept, kept)], scores[:, kept] - moments[MEAN]
             if has_pairs and apart.any():
-                moments[WITHIN], left[:, WITHIN] = _mean_without(np.diag(_half_squares(centred, apart)))
-            if has_pairs and every.any():
-                moments[TOTAL], left[:, TOTAL] = _pair_mean_without(_half_squares(centred, every))
+                half_squares = _half_squares(centred, apart)
+                moments[WITHIN], left[:, WITHIN] = _mean_without(np.diag(half_squares))
+            if has_pairs and (apart.any() or not self.crossed):  # crossed rows compare the same pairs of choices
+                half_squares = half_squares if self.crossed else _half_squares(centred, np.ones_like(apart))
+                moments[TOTAL], left[:, TOTAL] = _pair_mean_without(half_squares)
             for part in (moments, left) if self.drawn else ():
                 part[..., WITHIN] = np.maximum(0.0, part[..., WITHIN] - (one_run - in_row))
                 part[..., LUCK] = one_run
@@ -273,8 +274,7 @@ def _compared(masks: Masks, k: int) -> IntArray:
 
 def _half_squares(scores: FloatArray, pairs: FloatArray) -> FloatArray:
     """Return shape (M, M): half the mean squared difference of two results of these rows, over pairs of choices."""
-    squares = np.square(scores) @ pairs.sum(axis=1)
-    products = scores @ pairs @ scores.T
+    squares, products = np.square(scores) @ pairs.sum(axis=1), scores @ pairs @ scores.T
     return np.asarray(np.maximum(0.0, ((squares[:, None] + squares) / 2 - products) / pairs.sum()))
 
 

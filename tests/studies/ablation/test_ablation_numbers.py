@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pandas as pd
 import pytest
 
-from mlflow_l3d.analysis.importance import importance
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.designs.crossed import CrossedDesign
-from mlflow_l3d.designs.nested import NestedDesign
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.ablation.numbers import ABLATION_COLUMNS, Setting, ablate_tables
 
@@ -51,29 +47,6 @@ def ablation(table, golden, predictions=None, *, test_sizes=(None,), metric="acc
     return found[list(ABLATION_COLUMNS)]
 
 
-def test_everything_is_the_investigation_itself():
-    table, golden, predictions = investigation()
-    found = ablation(table, golden, predictions, test_sizes=[None, EXAMPLES], seed=0)
-    assert tuple(found.columns) == ABLATION_COLUMNS
-    whole = importance(table, golden)
-    for _, line in found[found["factor"] == "x"].iterrows():
-        for name in (
-            "score_mean",
-            "score_std",
-            "contributed_std",
-            "mitigated_std",
-            "importance",
-            "importance_corrected_ci_low",
-        ):
-            assert line[name] == pytest.approx(getattr(whole, name))
-        assert line["share_of_baseline"] == 1.0
-    for _, line in found[found["factor"] == "golden_model"].iterrows():
-        assert line["score_std"] == pytest.approx(golden.std())
-        assert line["score_mean"] == pytest.approx(golden.mean())
-        assert math.isnan(line["importance"])
-    assert found["test_examples"].isna().tolist() == [True, True, False, False]
-
-
 def test_rows_and_columns_by_hand():
     """Scores tell their coordinates, so what was chosen can be read from the means."""
     table = np.arange(6.0)[:, None] * 10 + np.arange(4.0)
@@ -86,20 +59,6 @@ def test_rows_and_columns_by_hand():
     assert lines.loc[(6, 2), "contributed_std"] % 0.5 == pytest.approx(0)
     assert lines.loc[(2, 2), "mitigated_std"] == lines.loc[(2, 4), "mitigated_std"]
     assert lines.loc[(6, 4), "contributed_std"] == pytest.approx(np.arange(4).std())
-
-
-def test_smaller_test_sets_are_the_same_examples_in_every_cell():
-    table, golden, predictions = investigation(1)
-    found = ablation(table, golden, predictions, test_sizes=[4], seed=5)
-    right = (predictions["label"] == predictions["prediction"]).to_numpy().reshape(-1, EXAMPLES)
-    seen = found.loc[found["factor"] == "x", ["score_mean", "contributed_std", "mitigated_std"]].to_numpy()[0]
-    fitting = 0
-    for chosen in np.array([[i, j, k, m] for m in range(10) for k in range(m) for j in range(k) for i in range(j)]):
-        cells = right[: ROWS * COLUMNS, chosen].mean(axis=1).reshape(ROWS, COLUMNS)
-        numbers = (cells.mean(), cells.std(axis=1).mean(), cells.mean(axis=1).std())
-        fitting += np.allclose(numbers, seen)
-    assert fitting == 1
-    assert found["share_of_baseline"].tolist() == [0.4, 0.4]
 
 
 def test_order_of_the_predictions_does_not_matter():
@@ -137,9 +96,3 @@ def test_missing_cells_and_small_tables_give_nan():
     assert constant["importance"].isna().all()
     single = ablation([[0.1, 0.2, 0.4]], [], seed=0)
     assert single["importance"].isna().all()
-
-
-def test_nested_design():
-    table, golden, _ = investigation(6)
-    found = ablation(table, golden, seed=0, design=NestedDesign).iloc[1]
-    assert found["importance_corrected"] == importance(table, golden, model=NestedDesign.model).importance_corrected

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,10 +14,12 @@ import mlflow
 import numpy as np
 import pandas as pd
 import pytest
+from refusals import refuses
 from run_helpers import Place, sqlite_place
 
 from mlflow_l3d import cli, compare, evaluate, investigate, plan_gate, seeds
-from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.analysis.comparison.power import power
+from mlflow_l3d.errors import L3DError
 from mlflow_l3d.studies.comparison.parents import Parent, read_parents, system_names
 from mlflow_l3d.studies.comparison.results import ComparedRuns
 from mlflow_l3d.tracking import names
@@ -32,11 +36,18 @@ def place(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> Pla
     return sqlite_place(migrated_store, tmp_path_factory.mktemp("compare"))
 
 
+@pytest.fixture(autouse=True)
+def entered(place: Place) -> Iterator[None]:
+    """Let each test work there."""
+    with place.entered():
+        yield
+
+
 @pytest.fixture(scope="module")
 def parents(place: Place) -> list[str]:
     """Two systems with the same seeds, and the first one with other seeds."""
+    settings = ({}, {"hyperparameters": "a_data_order=3"}, {"root_seed": 1})
     with place.entered():
-        settings = ({}, {"hyperparameters": "a_data_order=3"}, {"root_seed": 1})
         return [investigate(**COMMON, **each).run_id for each in settings]
 
 
@@ -71,8 +82,7 @@ def test_runs_and_examples_are_paired(place: Place, parents: list[str], compared
 
 
 def test_other_seeds_share_test_examples_alone(place: Place, parents: list[str]) -> None:
-    with place.entered():
-        one = compare([parents[0], parents[2]]).comparison.differences[0]
+    one = compare([parents[0], parents[2]]).comparison.differences[0]
     assert (one.first, one.second) == ("root_seed=0", "root_seed=1")
     assert (one.shared_runs, one.shared_factors) == (0, ())
     assert one.spread.saved_by_runs == 0
@@ -109,11 +119,9 @@ def test_the_run_holds_everything(place: Place, parents: list[str], compared: Co
     headline = compared.report().headline
     assert headline in artifact(place, compared.run_id, "report.html", tmp_path).read_text()
     assert run.data.tags[names.NOTE].startswith(f"**{headline}** ")
-    assert [(check.what, check.repeats) for check in compared.self_checks] == [
-        ("a_data_order=0.0", 40),
-        ("a_data_order=3.0", 40),
-        ("a_data_order=0.0-a_data_order=3.0", 40),
-    ]
+    first, second = "a_data_order=0.0", "a_data_order=3.0"
+    checked = [(first, 40), (second, 40), (f"{first}-{second}", 40)]
+    assert [(check.what, check.repeats) for check in compared.self_checks] == checked
 
 
 def test_the_report_names_what_differs_and_the_commands_of_both(
@@ -127,8 +135,7 @@ def test_the_report_names_what_differs_and_the_commands_of_both(
         f"mlflow-l3d investigate synthetic --approach synthetic --metric accuracy {sizes} "
         "--hyperparameters a_data_order=3".split()
     )
-    with place.entered():
-        (step,) = compare(parents[:2], smallest_effect=50).report().steps
+    (step,) = compare(parents[:2], smallest_effect=50).report().steps
     assert f"mlflow-l3d compare --runs {','.join(parents[:2])} " in step.command
     assert f"run {parents[0]}" in compared.report().settings["a_data_order=0.0 (synthetic)"]
 
@@ -144,13 +151,11 @@ def test_which_luck_decides_the_difference(place: Place, parents: list[str], com
     assert row["contributed_std"] == pytest.approx(difference.std(axis=1).mean())
     assert row["mitigated_std"] == pytest.approx(difference.mean(axis=1).std())
     assert compared.metrics()["difference_importance/data_order"] == row["importance"]
-    with place.entered():
-        assert compare(parents[0], parents[2]).importances.empty
+    assert compare(parents[0], parents[2]).importances.empty
 
 
 def test_the_command_line_says_the_same(place: Place, parents: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with place.entered():
-        assert cli.main(["compare", "--runs", ",".join(parents), "--smallest-effect", "1"]) == 0
+    assert cli.main(["compare", "--runs", ",".join(parents), "--smallest-effect", "1"]) == 0
     text = capsys.readouterr().out
     assert "3 systems" in text.splitlines()[0]
     assert "They differ in" in text
@@ -161,49 +166,44 @@ def test_the_command_line_says_the_same(place: Place, parents: list[str], capsys
 
 def test_specifications_are_run_and_then_compared(place: Place, parents: list[str]) -> None:
     second = {**COMMON, "hyperparameters": {"a_data_order": 5.0}}
-    with place.entered():
-        found = compare([{**COMMON}, second])
-        assert [each.system for each in found.parents] == ["a_data_order=0.0", "a_data_order=5.0"]
-        assert found.comparison.differences[0].shared_runs == 8
-        assert place.client.get_run(found.parents[1].run_id).data.tags[names.ROLE] == "investigation"
+    found = compare([{**COMMON}, second])
+    assert [each.system for each in found.parents] == ["a_data_order=0.0", "a_data_order=5.0"]
+    assert found.comparison.differences[0].shared_runs == 8
+    assert place.client.get_run(found.parents[1].run_id).data.tags[names.ROLE] == "investigation"
 
 
 def test_base_runs_and_studies_of_seeds_are_compared_too(place: Place, parents: list[str]) -> None:
     settings = ("default", "a_data_order=3")
-    with place.entered():
-        radial = {**SYSTEM, "design": "radial", "mitigation_runs": 3}
-        found = compare(*[investigate(**radial, hyperparameters=each) for each in settings])
-        assert "--mitigation-runs RUNS" in found.parents[0].command
-        assert found.comparison.differences[0].runs == (3, 3)
-        assert found.importances["factor"].tolist() == ["data_order"]
-        found = compare(*[seeds(**SYSTEM, seeds=3, hyperparameters=each).run_id for each in settings])
-        assert found.comparison.differences[0].shared_factors == ("seed",)
-        side = found.parents[0]
-        first, other = (each.run_id for each in found.parents)
-        evaluate(first)  # which writes its table of cells again
-        assert compare(first, other).metrics() == found.metrics()
-        assert side.command.startswith("mlflow-l3d seeds ")
-        assert "--seeds RUNS" in side.command
-        # Its cells are those of the first parent.
-        pooled = investigate(**{**COMMON, "golden_runs": "pooled"}).run_id
-        with pytest.raises(ParameterError, match=f"runs={pooled}: has no golden runs"):
-            compare(pooled, parents[1])
+    radial = {**SYSTEM, "design": "radial", "mitigation_runs": 3}
+    found = compare(*[investigate(**radial, hyperparameters=each) for each in settings])
+    assert "--mitigation-runs RUNS" in found.parents[0].command
+    assert found.comparison.differences[0].runs == (3, 3)
+    assert found.importances["factor"].tolist() == ["data_order"]
+    found = compare(*[seeds(**SYSTEM, seeds=3, hyperparameters=each).run_id for each in settings])
+    assert found.comparison.differences[0].shared_factors == ("seed",)
+    side = found.parents[0]
+    first, other = (each.run_id for each in found.parents)
+    evaluate(first)  # which writes its table of cells again
+    assert compare(first, other).metrics() == found.metrics()
+    assert side.command.startswith("mlflow-l3d seeds ")
+    assert "--seeds RUNS" in side.command
+    # Its cells are those of the first parent.
+    pooled = investigate(**{**COMMON, "golden_runs": "pooled"}).run_id
+    refuses(f"runs={pooled}: has no golden runs", compare, pooled, parents[1])
 
 
 def test_systems_over_tasks(place: Place, tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     ids = []
-    with place.entered():
-        for task in ("one", "two"):
-            labels = np.tile(["no", "yes"], 60)
-            texts = [f"{task} {word} {number}" for number, word in enumerate(generator.permutation(labels))]
-            pd.DataFrame({"text": texts, "label": labels}).to_csv(tmp_path / f"{task}.csv", index=False)
-            for order in (0, 3):
-                given = {**COMMON, "golden_runs": 5, "hyperparameters": f"a_data_order={order}"}
-                ids.append(investigate(**{**given, "task": str(tmp_path / f"{task}.csv")}).run_id)
-        found = compare(",".join(ids))
-        with pytest.raises(ParameterError, match=r"are of different tasks \(one.csv(: .+)?; two.csv(: .+)?\)\."):
-            compare(ids[:3])
+    for task in ("one", "two"):
+        labels = np.tile(["no", "yes"], 60)
+        texts = [f"{task} {word} {number}" for number, word in enumerate(generator.permutation(labels))]
+        pd.DataFrame({"text": texts, "label": labels}).to_csv(tmp_path / f"{task}.csv", index=False)
+        for order in (0, 3):
+            given = {**COMMON, "golden_runs": 5, "hyperparameters": f"a_data_order={order}"}
+            ids.append(investigate(**{**given, "task": str(tmp_path / f"{task}.csv")}).run_id)
+    found = compare(",".join(ids))
+    refuses(r"are of different tasks \(one.csv(: .+)?; two.csv(: .+)?\)\.", compare, ids[:3])
     assert found.comparison.tasks == ("one.csv", "two.csv")
     assert found.comparison.over_tasks[0].found.tasks == 2
     assert {"difference", "difference/one.csv", "difference/two.csv", "difference_task_std"} <= set(found.metrics())
@@ -212,67 +212,54 @@ def test_systems_over_tasks(place: Place, tmp_path: Path) -> None:
 
 
 def test_the_evaluator_of_mlflow(place: Place, parents: list[str], compared: ComparedRuns) -> None:
-    with place.entered():
-        with mlflow.start_run() as run:
-            found = mlflow.models.evaluate(
-                data=mlflow.data.from_l3d_runs(parents[:2]), model_type="l3d", evaluators="l3d"
-            )
-        with (
-            mlflow.start_run(run_id=parents[0]),
-            pytest.raises(L3DError, match="is the run for the result and one of the compared runs"),
-        ):
-            mlflow.models.evaluate(data=mlflow.data.from_l3d_runs(parents[:2]), model_type="l3d", evaluators="l3d")
+    with mlflow.start_run() as run:
+        found = mlflow.models.evaluate(data=mlflow.data.from_l3d_runs(parents[:2]), model_type="l3d", evaluators="l3d")
+    with (
+        mlflow.start_run(run_id=parents[0]),
+        pytest.raises(L3DError, match="is the run for the result and one of the compared runs"),
+    ):
+        mlflow.models.evaluate(data=mlflow.data.from_l3d_runs(parents[:2]), model_type="l3d", evaluators="l3d")
     own = {name: value for name, value in compared.metrics().items() if not name.startswith("false_claims")}
     assert found.metrics == pytest.approx(own)
     assert place.client.get_run(run.info.run_id).data.tags[names.ROLE] == "compare"
 
 
-def test_the_beginning_of_an_id_names_a_run(place: Place, parents: list[str]) -> None:
-    with place.entered():
-        assert [each.run_id for each in read_parents(place.client, [each[:12] for each in parents])] == parents
-        with pytest.raises(ParameterError, match="must be named once"):
-            read_parents(place.client, [parents[0], parents[0][:12]])
-        assert plan_gate(baseline=parents[0][:12], candidate=parents[1][:12], smallest_effect=1).summary()
-        assert evaluate(parents[0][:12], log=False).run_id in ("", parents[0])
+def test_the_beginning_of_an_id_names_a_run(place: Place, parents: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mlflow_l3d.studies.gate.run.power", partial(power, draws=200))
+    assert [each.run_id for each in read_parents(place.client, [each[:12] for each in parents])] == parents
+    refuses("must be named once", read_parents, place.client, [parents[0], parents[0][:12]])
+    assert plan_gate(baseline=parents[0][:12], candidate=parents[1][:12], smallest_effect=1).summary()
+    assert evaluate(parents[0][:12], log=False).run_id in ("", parents[0])
 
 
 def test_bad_input_in_one_line(place: Place, parents: list[str], compared: ComparedRuns) -> None:
     first, second, _ = parents
-    with place.entered():
-        client = place.client
-        child = client.search_runs(["0"], f"tags.`mlflow.parentRunId` = '{first}'", max_results=1)[0].info.run_id
-        running = client.create_run("0", tags={names.ROLE: "investigation"}).info.run_id
-        other = investigate(**{**COMMON, "metric": "synthetic_score"}).run_id
-        cases = {
-            first: r"runs=\w+: must be two or more parent runs, separated by commas\.",
-            f"{first},{first}": rf"runs={first}: must be named once",
-            f"{other},latest": rf"runs={other}: must be named once",
-            f"{first},nothing": r"runs=nothing: no such run on the tracking server\.",
-            f"{first},{child}": rf"runs={child}: is a cell\. Name its parent run, {first}\.",
-            f"{first},{compared.run_id}": rf"runs={compared.run_id}: is not an investigation \(l3d.role=compare\)\.",
-            f"{first},{running}": rf"runs={running}: has not finished \(running\)\. Run its command again",
-            f"{first},{other}": r"have different metrics \(accuracy, synthetic_score\)\. Name one, as in metric=acc",
-            "[{": r"runs=\[\{: must be run ids separated by commas, or a list of objects in JSON",
-        }
-        for runs, line in cases.items():
-            with pytest.raises(ParameterError, match=line) as caught:
-                compare(runs)
-            assert "\n" not in str(caught.value)
-        with pytest.raises(ParameterError, match="must be a list of run ids"):
-            compare(3)
-        with pytest.raises(ParameterError, match="runs=3: must hold run ids, investigations, or objects"):
-            compare([first, 3])
-        with pytest.raises(ParameterError, match=r"metric='reward': must be one that the cells have: accuracy"):
-            compare(first, second, metric="reward")
-        with pytest.raises(ParameterError, match="level=2: must be a number above 0 and below 1"):
-            compare(first, second, level=2)
-        with pytest.raises(ParameterError, match="smallest_effect=much: must be none or a number above 0"):
-            compare(first, second, smallest_effect="much")
+    client = place.client
+    child = client.search_runs(["0"], f"tags.`mlflow.parentRunId` = '{first}'", max_results=1)[0].info.run_id
+    running = client.create_run("0", tags={names.ROLE: "investigation"}).info.run_id
+    other = investigate(**{**COMMON, "metric": "synthetic_score"}).run_id
+    cases = {
+        first: r"runs=\w+: must be two or more parent runs, separated by commas\.",
+        f"{first},{first}": rf"runs={first}: must be named once",
+        f"{other},latest": rf"runs={other}: must be named once",
+        f"{first},nothing": r"runs=nothing: no such run on the tracking server\.",
+        f"{first},{child}": rf"runs={child}: is a cell\. Name its parent run, {first}\.",
+        f"{first},{compared.run_id}": rf"runs={compared.run_id}: is not an investigation \(l3d.role=compare\)\.",
+        f"{first},{running}": rf"runs={running}: has not finished \(running\)\. Run its command again",
+        f"{first},{other}": r"have different metrics \(accuracy, synthetic_score\)\. Name one, as in metric=acc",
+        "[{": r"runs=\[\{: must be run ids separated by commas, or a list of objects in JSON",
+    }
+    for runs, line in cases.items():
+        refuses(line, compare, runs)
+    refuses("must be a list of run ids", compare, 3)
+    refuses("runs=3: must hold run ids, investigations, or objects", compare, [first, 3])
+    refuses(r"metric='reward': must be one that the cells have: accuracy", compare, first, second, metric="reward")
+    refuses("level=2: must be a number above 0 and below 1", compare, first, second, level=2)
+    refuses("smallest_effect=much: must be none or a number above 0", compare, first, second, smallest_effect="much")
 
 
 def test_a_metric_that_predictions_do_not_give_counts_no_examples(place: Place, parents: list[str]) -> None:
-    with place.entered():
-        found = compare(parents[0], parents[1], metric="synthetic_score")
+    found = compare(parents[0], parents[1], metric="synthetic_score")
     assert found.comparison.differences[0].spread.examples == 0
     assert "synthetic_score cannot be computed from stored predictions" in found.comparison.notes[0]
 

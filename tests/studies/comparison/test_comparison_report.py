@@ -28,6 +28,7 @@ from mlflow_l3d.studies.comparison.report.words import (
 
 FIRST = (0.5, 0.6, 0.7, 0.8)
 SLIGHTLY, CLOSE, APART = (0.9, 0.3, 0.75, 0.55), (0.501, 0.6, 0.699, 0.8), (0.4, 0.51, 0.59, 0.7)
+LOWER, WIDE = np.array(APART) - 0.1, {"smallest_effect": 0.02}
 SOURCE = Source(run_id="r1", given={"runs": "a,b"})
 
 
@@ -98,29 +99,17 @@ def test_headline_names_the_winner_first_if_it_is_the_second():
 
 
 @pytest.mark.parametrize(
-    ("rows", "options", "words"),
+    ("second", "third", "options", "words"),
     [
-        ({"A": FIRST, "B": CLOSE, "C": SLIGHTLY}, {}, "No difference between the 3 systems is established."),
-        (
-            {"A": FIRST, "B": APART, "C": np.array(APART) - 0.1},
-            {},
-            "A is the best of 3 systems, 10.0 points ahead of B.",
-        ),
-        (
-            {"A": FIRST, "B": CLOSE, "C": (0.502, 0.599, 0.7, 0.802)},
-            {"smallest_effect": 0.02},
-            "All 3 systems are equivalent within 2 points.",
-        ),
-        ({"A": FIRST, "B": CLOSE, "C": np.array(APART) - 0.1}, {}, "The best of 3 systems is A or B."),
-        (
-            {"A": FIRST, "B": CLOSE, "C": np.array(APART) - 0.1},
-            {"smallest_effect": 0.02},
-            "The best of 3 systems is A or B; they are equivalent within 2 points.",
-        ),
+        (CLOSE, SLIGHTLY, {}, "No difference between the 3 systems is established."),
+        (APART, LOWER, {}, "A is the best of 3 systems, 10.0 points ahead of B."),
+        (CLOSE, (0.502, 0.599, 0.7, 0.802), WIDE, "All 3 systems are equivalent within 2 points."),
+        (CLOSE, LOWER, {}, "The best of 3 systems is A or B."),
+        (CLOSE, LOWER, WIDE, "The best of 3 systems is A or B; they are equivalent within 2 points."),
     ],
 )
-def test_headline_of_several_says_which_may_be_best(rows, options, words):
-    assert headline(among(rows, **options)) == words
+def test_headline_of_several_says_which_may_be_best(second, third, options, words):
+    assert headline(among({"A": FIRST, "B": second, "C": third}, **options)) == words
 
 
 def test_first_answer_holds_the_interval_and_what_it_allows_for():
@@ -150,7 +139,7 @@ def test_first_answer_of_an_error_has_the_signs_of_the_table():
 
 
 def test_first_answer_gives_the_p_value_if_it_claims_more_than_the_joint_interval():
-    found = among({"A": FIRST, "B": APART, "C": np.array(APART) - 0.1})
+    found = among({"A": FIRST, "B": APART, "C": LOWER})
     one = replace(found.differences[0], joint_low=-0.01, p_adjusted=0.04)
     assert said(replace(found, differences=(one, *found.differences[1:])), 0).startswith(
         "Unlikely: p = 0.040 for 3 pairs, though 95 % interval -1.0 to"
@@ -181,7 +170,7 @@ def test_third_answer_says_what_would_settle_an_open_pair(second, options, words
 
 
 def test_third_answer_counts_the_open_pairs():
-    found = among({"A": FIRST, "B": CLOSE, "C": np.array(APART) - 0.1})
+    found = among({"A": FIRST, "B": CLOSE, "C": LOWER})
     assert said(found, 2).startswith("1 of 3 pairs: A against B. To settle it takes ")
     found = among({"A": FIRST, "B": CLOSE, "C": SLIGHTLY})
     assert said(found, 2).startswith("3 of 3 pairs: A against B, A against C and 1 more. To settle ")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +17,7 @@ import pyarrow as pa
 import pytest
 from filelock import FileLock
 from pages import Page
+from refusals import fails, refuses
 from run_helpers import Place, copied, sqlite_place
 from scipy.stats import binom
 
@@ -22,6 +25,7 @@ from mlflow_l3d import FunctionApproach, L3DError, cure, cured, evaluate, invest
 from mlflow_l3d.analysis.cure import NAMED, Range, Remedy
 from mlflow_l3d.approaches.cured.sessions import read_member
 from mlflow_l3d.cells.factors import stream
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.cures import text_of
 from mlflow_l3d.paths import cache_folder
@@ -30,6 +34,7 @@ from mlflow_l3d.studies import base
 from mlflow_l3d.studies.cure import remedies, request
 from mlflow_l3d.studies.cure.gather import Gathered
 from mlflow_l3d.studies.cure.numbers import CureAnswer
+from mlflow_l3d.studies.cure.request import specify_cure
 from mlflow_l3d.studies.cure.run import Cure
 from mlflow_l3d.studies.investigation.remedies import chosen_by_other
 from mlflow_l3d.studies.investigation.results import Investigation
@@ -50,6 +55,8 @@ SIZES: dict[str, Any] = {
 COMMON: dict[str, Any] = {**SIZES, "metric": "accuracy", "executor": "inline", "self_test": "skip", "test_size": 100}
 trained: list[int] = []
 """Seeds of the trainings, in their order."""
+Coins = tuple[Place, Investigation]
+Verified = tuple[Place, Cure, int]
 limit = {"most": 1000}
 """The user interrupts before more are trained."""
 
@@ -70,14 +77,21 @@ def approach() -> FunctionApproach:
 
 
 @pytest.fixture(scope="module")
-def coins(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tuple[Place, Investigation]:
+def coins(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> Coins:
     place = sqlite_place(migrated_store, tmp_path_factory.mktemp("coins"))
     with place.entered():
         return place, investigate("synthetic", approach=approach(), **COMMON)
 
 
+@pytest.fixture
+def place(coins: Coins, tmp_path: Path) -> Iterator[Place]:
+    """Let the test work in a copy of that place."""
+    with copied(coins[0], tmp_path / "place").entered() as place:
+        yield place
+
+
 @pytest.fixture(scope="module")
-def verified(coins: tuple[Place, Investigation], tmp_path_factory: pytest.TempPathFactory) -> tuple[Place, Cure, int]:
+def verified(coins: Coins, tmp_path_factory: pytest.TempPathFactory) -> Verified:
     """Give a verified cure in a place of its own, and how many trainings it took."""
     place = copied(coins[0], tmp_path_factory.mktemp("verified") / "place")
     trained.clear()
@@ -85,8 +99,8 @@ def verified(coins: tuple[Place, Investigation], tmp_path_factory: pytest.TempPa
         return place, coins[1].cure(verify=1, executor="inline", most_members=3), len(trained)
 
 
-def test_a_first_screen_names_what_would_help_and_the_command(coins: tuple[Place, Investigation]) -> None:
-    place, result = coins
+def test_a_first_screen_names_what_would_help_and_the_command(coins: Coins, place: Place) -> None:
+    result = coins[1]
     document = result.report()
     assert [each.question for each in document.answers][3:] == ["What would help?"]
     assert "ote of" in document.answers[3].lead
@@ -95,13 +109,12 @@ def test_a_first_screen_names_what_would_help_and_the_command(coins: tuple[Place
     first = Page(document.to_html(folded=False)).text
     assert len(first.split("factor verdict")[0].split()) <= 120
     assert len(first.split()) <= 600
-    with place.entered():
-        again, loaded = evaluate(result.run_id, log=False).analysis, load(result.run_id).analysis
-        assert repr(again.remedies) == repr(loaded.remedies) == repr(result.analysis.remedies)
-        assert load(result.run_id).report().to_html() == document.to_html()
+    again, loaded = evaluate(result.run_id, log=False).analysis, load(result.run_id).analysis
+    assert repr(again.remedies) == repr(loaded.remedies) == repr(result.analysis.remedies)
+    assert load(result.run_id).report().to_html() == document.to_html()
 
 
-def test_predicted_and_achieved_are_those_of_the_binomial_distribution(verified: tuple[Place, Cure, int]) -> None:
+def test_predicted_and_achieved_are_those_of_the_binomial_distribution(verified: Verified) -> None:
     _, result, trainings = verified
     (found,) = result.answer.verified
     assert found.prediction.remedy.kind == "vote"
@@ -118,7 +131,7 @@ def test_predicted_and_achieved_are_those_of_the_binomial_distribution(verified:
     assert found.plain_consistency == pytest.approx(agreed, abs=0.05)
 
 
-def test_the_page_and_the_run_hold_what_was_found(verified: tuple[Place, Cure, int], tmp_path: Path) -> None:
+def test_the_page_and_the_run_hold_what_was_found(verified: Verified, tmp_path: Path) -> None:
     place, result, _ = verified
     (found,) = result.answer.verified
     run = place.client.get_run(result.run_id)
@@ -140,10 +153,7 @@ def test_the_page_and_the_run_hold_what_was_found(verified: tuple[Place, Cure, i
 
 
 def test_a_verified_remedy_is_a_file_that_other_commands_take(
-    coins: tuple[Place, Investigation],
-    verified: tuple[Place, Cure, int],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    coins: Coins, verified: Verified, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, result = copied(verified[0], tmp_path / "place"), verified[1]
     assert result.answer.best is None  # twelve pairs do not establish that votes of coins vary less
@@ -158,82 +168,66 @@ def test_a_verified_remedy_is_a_file_that_other_commands_take(
 
 
 def test_nothing_finished_is_trained_again_after_an_interruption(
-    coins: tuple[Place, Investigation], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    coins: Coins, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place, options = copied(coins[0], tmp_path / "place"), {"verify": 1, "executor": "inline", "most_members": 3}
+    options: dict[str, Any] = {"verify": 1, "executor": "inline", "most_members": 3}
     trained.clear()
-    with place.entered():
-        monkeypatch.setitem(limit, "most", 9)
-        with pytest.raises(KeyboardInterrupt):
-            coins[1].cure(**options)
-        monkeypatch.undo()
+    monkeypatch.setitem(limit, "most", 9)
+    with pytest.raises(KeyboardInterrupt):
         coins[1].cure(**options)
-        assert len(trained) == 12 * 2 + 1  # of the cell that was under way one member had been trained
-        trained.clear()
-        assert len(coins[1].cure(**options).answer.verified) == 1
-        assert trained == []
-
-
-def test_a_dry_run_counts_what_verifying_trains(
-    coins: tuple[Place, Investigation], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = copied(coins[0], tmp_path / "place")
-    monkeypatch.setattr(request, "expected_workers", lambda _: 3)
+    monkeypatch.undo()
+    coins[1].cure(**options)
+    assert len(trained) == 12 * 2 + 1  # of the cell that was under way one member had been trained
     trained.clear()
-    with place.entered():
-        plan = plan_cure(coins[1], verify=1, executor="inline", most_members=3)
-        assert plan.parts[["cells", "done", "to_compute"]].to_numpy().tolist() == [[24, 0, 24]]
-        assert "24 trainings, 0 done" in plan.summary()
-        assert plan.workers == 3
-        small = plan_cure(coins[1], verify=1, executor="inline", most_members=3, budget="13 cells")
-        assert small.parts["cells"].tolist() == [12]  # six golden runs of two trainings each
-        none = plan_cure(coins[1], verify=1, executor="inline", most_members=3, budget="3 cells")
-        assert len(none.parts) == 0
-        assert "the budget does not pay for 5 golden runs" in none.summary()
-        remedies = coins[1].analysis.remedies
-        assert remedies is not None
-        name = remedy_words(remedies.best[0].remedy)  # as the command on the first screen has it
-        assert name in plan_cure(coins[1], verify=1, executor="inline", remedy=name).parts.to_string()
-        with pytest.raises(
-            L3DError, match=r"remedy=vote of 4 cats: .* none has this name.*mean 'vote of 9 runs over model_randomness'"
-        ):
-            plan_cure(coins[1], verify=1, executor="inline", remedy="vote of 4 cats")
+    assert len(coins[1].cure(**options).answer.verified) == 1
     assert trained == []
 
 
-def test_other_parents_work_or_say_why(coins: tuple[Place, Investigation], tmp_path: Path) -> None:
-    place = copied(coins[0], tmp_path / "place")
-    with place.entered():
-        study = seeds("synthetic", approach=approach(), seeds=list(range(9)), metric="accuracy", executor="inline")
-        result = cure(study.run_id)
-        assert result.answer.shown()
-        assert result.answer.std == pytest.approx(place.client.get_run(study.run_id).data.metrics["seed_std/accuracy"])
-        assert "--verify" not in result.report().to_text()  # nobody compares seeds with golden runs
-        with pytest.raises(L3DError, match=r"verify=1: .*seeds study"):
-            cure(study.run_id, verify=1)
-        with pytest.raises(L3DError, match=r"verify=1: needs more golden runs .*coin"):
-            cure(coins[1].run_id, verify=1)  # of an approach that only the other process knows
-        with pytest.raises(L3DError, match=r"runs=99: run .* has 12 golden runs"):
-            cure(coins[1], verify=1, runs=99, executor="inline")
-        with pytest.raises(L3DError, match="parent_run_id"):
-            cure("0" * 32)
-        scored = evaluate(coins[1].run_id, log=False, metric="accuracy")
-        (record,) = coins[1].analysis.importances.values()
-        said = scored.cure()
-        assert said.answer.std == pytest.approx(record.golden.std(ddof=1))
-        assert place.client.get_run(said.run_id).data.metrics["golden_std"] == pytest.approx(record.golden_std)
+def test_a_dry_run_counts_what_verifying_trains(coins: Coins, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request, "expected_workers", lambda _: 3)
+    trained.clear()
+    plan = plan_cure(coins[1], verify=1, executor="inline", most_members=3)
+    assert plan.parts[["cells", "done", "to_compute"]].to_numpy().tolist() == [[24, 0, 24]]
+    assert "24 trainings, 0 done" in plan.summary()
+    assert plan.workers == 3
+    small = plan_cure(coins[1], verify=1, executor="inline", most_members=3, budget="13 cells")
+    assert small.parts["cells"].tolist() == [12]  # six golden runs of two trainings each
+    none = plan_cure(coins[1], verify=1, executor="inline", most_members=3, budget="3 cells")
+    assert len(none.parts) == 0
+    assert "the budget does not pay for 5 golden runs" in none.summary()
+    remedies = coins[1].analysis.remedies
+    name = remedy_words(remedies.best[0].remedy)  # as the command on the first screen has it
+    assert name in plan_cure(coins[1], verify=1, executor="inline", remedy=name).parts.to_string()
+    why = r"remedy=vote of 4 cats: .* none has this name.*mean 'vote of 9 runs over model_randomness'"
+    fails(why, plan_cure, coins[1], verify=1, executor="inline", remedy="vote of 4 cats")
+    assert trained == []
 
 
-def test_the_latest_finished_investigation_counts_without_its_deleted_cells(
-    coins: tuple[Place, Investigation], tmp_path: Path
-) -> None:
-    place, tags = copied(coins[0], tmp_path / "place"), {"l3d.role": "investigation", "l3d.state": "running"}
+def test_other_parents_work_or_say_why(coins: Coins, place: Place) -> None:
+    study = seeds("synthetic", approach=approach(), seeds=list(range(9)), metric="accuracy", executor="inline")
+    result = cure(study.run_id)
+    assert result.answer.shown()
+    assert result.answer.std == pytest.approx(place.client.get_run(study.run_id).data.metrics["seed_std/accuracy"])
+    assert "--verify" not in result.report().to_text()  # nobody compares seeds with golden runs
+    fails(r"verify=1: .*seeds study", cure, study.run_id, verify=1)
+    with pytest.raises(L3DError, match=r"verify=1: needs more golden runs .*coin"):
+        cure(coins[1].run_id, verify=1)  # of an approach that only the other process knows
+    fails(r"runs=99: run .* has 12 golden runs", cure, coins[1], verify=1, runs=99, executor="inline")
+    fails("parent_run_id", cure, "0" * 32)
+    scored = evaluate(coins[1].run_id, log=False, metric="accuracy")
+    (record,) = coins[1].analysis.importances.values()
+    said = scored.cure()
+    assert said.answer.std == pytest.approx(record.golden.std(ddof=1))
+    assert place.client.get_run(said.run_id).data.metrics["golden_std"] == pytest.approx(record.golden_std)
+
+
+def test_the_latest_finished_investigation_counts_without_its_deleted_cells(coins: Coins, place: Place) -> None:
+    tags = {"l3d.role": "investigation", "l3d.state": "running"}
     cells = coins[1].cells
     golden = cells[cells["phase"].eq("golden")]
-    with place.entered():
-        place.client.create_run("0", tags=tags)
-        place.client.delete_run(golden["run_id"].iloc[0])
-        result = cure()
+    place.client.create_run("0", tags=tags)
+    place.client.delete_run(golden["run_id"].iloc[0])
+    result = cure()
     assert result.parent_run_id == coins[1].run_id
     assert result.answer.std == pytest.approx(golden["accuracy"].iloc[1:].std(ddof=1))
 
@@ -348,15 +342,31 @@ def test_a_member_is_whole_whenever_another_process_reads_it(tmp_path: Path, mon
     remedies.fetch_members(nothing, nothing)
     member = read_member(folder, "k")
     assert read == [None, None]
-    assert member is not None
     assert member.metrics == {"f1_macro": 0.5}
 
 
-def test_the_report_names_what_cure_names(coins: tuple[Place, Investigation]) -> None:
-    place, result = coins
+def test_the_report_names_what_cure_names(coins: Coins, place: Place) -> None:
+    result = coins[1]
     remedies = result.analysis.remedies
-    assert remedies is not None
     assert remedies.best
-    with place.entered():
-        answer = result.cure().answer
+    answer = result.cure().answer
     assert [each.remedy for each in answer.helping()[:NAMED]] == [each.remedy for each in remedies.best]
+
+
+def test_golden_runs_of_an_object_take_the_executor_that_is_asked_for(
+    coins: Coins, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, client = coins[1], place.client
+
+    def placed(**options: object) -> tuple[str, int | None]:
+        how = specify_cure(found, options, client).side.request.setup.how
+        return how.executor, how.workers
+
+    assert placed() == ("inline", 1)
+    assert placed(workers=3) == ("processes", 3)
+    why = r"which cannot be trained here: .* in Python cure\(result, verify=1\)"
+    refuses(why, specify_cure, found.run_id, {"verify": 1}, client)
+    refuses("device=cpu: has no effect on the result of an object", placed, device="cpu")
+    nothing = Mock(side_effect=ParameterError("run", "x", "has none"))
+    monkeypatch.setattr("mlflow_l3d.studies.gate.sides._is_pilot", nothing)
+    refuses(r"^verify=1: run=x: has none\. Use verify=0\.$", placed, verify=1)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from cure_cases import answer_of, known, page_of
 from pages import Page
 from run_helpers import Place
 
@@ -18,11 +19,8 @@ from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.remedies import remedy_words
-from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.cure import run
 from mlflow_l3d.studies.cure.gather import Gathered
-from mlflow_l3d.studies.cure.numbers import CureAnswer
-from mlflow_l3d.studies.cure.report import cure_document
 from mlflow_l3d.studies.cure.request import CureRequest
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import Split
@@ -66,44 +64,40 @@ def test_a_repeated_cure_trains_nothing_and_says_what_was_tried_and_what_is_next
     said: list[str] = []
     monkeypatch.setattr(run, "say", said.extend)
     common: dict[str, Any] = {"metric": "accuracy", "executor": "inline", "self_test": "skip", "design": "nested"}
-    with place.entered():
-        result = investigate("synthetic", approach=Coin(), factor="model_randomness", **SIZES, **common)
+    result = investigate("synthetic", approach=Coin(), factor="model_randomness", **SIZES, **common)
 
-        def cure(**options: Any) -> Any:
-            trained.clear()
-            said.clear()
-            return result.cure(executor="inline", most_members=3, **options)
+    def cure(**options: Any) -> Any:
+        trained.clear()
+        said.clear()
+        return result.cure(executor="inline", most_members=3, **options)
 
-        first = cure(verify=2).answer
-        assert len(trained) == 2 * GOLDEN + GOLDEN
-        assert not said
-        again = cure(verify=2).answer
-        assert trained == []
-        assert sorted(said) == [f"{BETTER}: trained before.", f"{VOTE}: trained before."]
-        for answer in (first, again):
-            assert sorted(remedy_words(each.prediction.remedy) for each in answer.verified) == [BETTER, VOTE]
-            assert sorted(map(remedy_words, answer.tried)) == [BETTER, VOTE]
-            assert [each.remedy.words for each in answer.upcoming] == [
-                BEST,
-                "2,000 labelled examples in place of 1,000",
-            ]
+    first = cure(verify=2).answer
+    assert len(trained) == 2 * GOLDEN + GOLDEN
+    assert not said
+    again = cure(verify=2).answer
+    assert trained == []
+    assert sorted(said) == [f"{BETTER}: trained before.", f"{VOTE}: trained before."]
+    for answer in (first, again):
+        assert sorted(remedy_words(each.prediction.remedy) for each in answer.verified) == [BETTER, VOTE]
+        assert sorted(map(remedy_words, answer.tried)) == [BETTER, VOTE]
+        assert [each.remedy.words for each in answer.upcoming] == [BEST, "2,000 labelled examples in place of 1,000"]
 
-        # What golden runs with other test examples cannot show has its reason below the table, and in the row.
-        shown = cure()
-        page = Page(shown.report().to_html()).text
-        why = "ensembles of such runs are unknown. Runs that differ in 3 factors"
-        for text in (" ".join(shown.report().to_text().split()), page):
-            assert f"A better coin: {why} share too few test examples" in text
-        assert f"exact ({why}" in page
-        assert (shown.answer.tried, shown.answer.upcoming[0].remedy.words) == (first.tried, BEST)
+    # What golden runs with other test examples cannot show has its reason below the table, and in the row.
+    shown = cure()
+    page = Page(shown.report().to_html()).text
+    why = "ensembles of such runs are unknown. Runs that differ in 3 factors"
+    for text in (" ".join(shown.report().to_text().split()), page):
+        assert f"A better coin: {why} share too few test examples" in text
+    assert f"exact ({why}" in page
+    assert (shown.answer.tried, shown.answer.upcoming[0].remedy.words) == (first.tried, BEST)
 
-        three = cure(verify=3).answer
-        assert trained == [0.95] * GOLDEN
-        best = next(each for each in three.verified if each.prediction.remedy.words == BEST)
-        assert 0 < best.failed < GOLDEN
-        (known,) = (each for each in cure().answer.predictions if each.remedy.words == BEST)
-        assert (known.basis, known.ratio.value) == ("exact", best.ratio.value)
-        assert known.reason.startswith(f"{best.failed} of {GOLDEN} golden runs have no score; ensembles of such runs")
+    three = cure(verify=3).answer
+    assert trained == [0.95] * GOLDEN
+    best = next(each for each in three.verified if each.prediction.remedy.words == BEST)
+    assert 0 < best.failed < GOLDEN
+    (known,) = (each for each in cure().answer.predictions if each.remedy.words == BEST)
+    assert (known.basis, known.ratio.value) == ("exact", best.ratio.value)
+    assert known.reason.startswith(f"{best.failed} of {GOLDEN} golden runs have no score; ensembles of such runs")
 
 
 @pytest.mark.parametrize(
@@ -120,22 +114,13 @@ def test_the_step_names_what_was_tried_and_what_is_next(
     tried: tuple[str, ...], bases: tuple[Any, ...], text: str, verify: int
 ) -> None:
     remedies = Remedy("vote", ("a",), 5), Remedy("training", changes={"epochs": 2}, words="longer")
-    known = {"std": Range(0.02, 0.01, 0.03), "ratio": Range(0.2, 0.1, 0.3), "mean_change": Range(0.1, 0.05, 0.15)}
+    better = {"mean_change": Range(0.1, 0.05, 0.15)}
     upcoming = tuple(
-        Prediction(remedy=remedy, basis=basis, std_before=0.1, **(known if basis == "exact" else {}))
+        known(remedy, Range(0.02, 0.01, 0.03), **better) if basis == "exact" else Prediction(remedy=remedy, basis=basis)
         for remedy, basis in zip(remedies, bases, strict=False)
     )
-    answer = CureAnswer(
-        metric=named("accuracy"),
-        std=0.1,
-        mean=0.5,
-        predictions=upcoming,
-        stored=40,
-        tried=tuple(Remedy("training", changes={"epochs": 1}, words=words) for words in tried),
-        upcoming=upcoming,
-    )
-    source = Source(run_id="p", approach="head", given={"task": "trec"})
-    (step,) = cure_document(answer, source=source, run_id="r", settings={}).steps
+    before = tuple(Remedy("training", changes={"epochs": 1}, words=words) for words in tried)
+    (step,) = page_of(answer_of(predictions=upcoming, stored=40, tried=before, upcoming=upcoming)).steps
     assert (step.text, step.command) == (text, f"mlflow-l3d cure p --verify {verify}")
 
 
@@ -144,18 +129,7 @@ def test_the_best_prediction_and_what_nothing_is_known_of_are_tried_first(collap
     """Remedies that need labels come last: the other training keeps its turn, though they are predicted before it."""
     over = ("data_order",)
     several = (Remedy("mean", over=over, members=3), 0.04), (Remedy("vote", over=over, members=7), 0.03)
-    predictions = [
-        Prediction(
-            remedy=remedy,
-            basis="exact",
-            trainings=remedy.members,
-            std=Range(std, std - 0.01, std + 0.01),
-            ratio=Range(std / 0.08, std / 0.08 - 0.1, std / 0.08 + 0.1),
-            mean_change=Range(0.0, -0.01, 0.01),
-            std_before=0.08,
-        )
-        for remedy, std in several
-    ]
+    predictions = [known(remedy, Range(std, std - 0.01, std + 0.01), before=0.08) for remedy, std in several]
     others = [Remedy("more_data", changes={"num_labelled": 120}), Remedy("training", changes={"epochs": 30}, words="x")]
     predictions += [Prediction(remedy=each, basis="unknown") for each in others]
     gathered = SimpleNamespace(spread=Range(0.08), metric=named("accuracy"), collapsed=collapsed)

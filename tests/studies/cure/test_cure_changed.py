@@ -51,43 +51,42 @@ def std(right: float) -> float:
 @pytest.mark.slow
 def test_ensembles_on_top_of_a_trained_remedy_are_predicted_and_verified_from_its_runs(place: Place) -> None:
     common: dict[str, Any] = {"metric": "accuracy", "executor": "inline", "self_test": "skip"}
-    with place.entered():
-        result = investigate("synthetic", approach=Coin(), factor="model_randomness", **SIZES, **common)
+    result = investigate("synthetic", approach=Coin(), factor="model_randomness", **SIZES, **common)
 
-        def cure(**options: Any) -> Any:
-            trained.clear()
-            return result.cure(executor="inline", most_members=3, runs=GOLDEN, **options).answer
+    def cure(**options: Any) -> Any:
+        trained.clear()
+        return result.cure(executor="inline", most_members=3, runs=GOLDEN, **options).answer
 
-        before = {each.remedy.words: each for each in cure().predictions}
-        assert (before[BETTER].basis, before[BETTER].trainings) == ("unknown", 5)
-        assert not any(words.endswith(f", {BETTER}") for words in before)
-        second, first = cure(verify=2).verified
-        assert (first.prediction.remedy.kind, second.prediction.remedy.words) == ("vote", BETTER)  # it needs no labels
-        assert trained == [0.9] * GOLDEN + [0.7] * 2 * GOLDEN
+    before = {each.remedy.words: each for each in cure().predictions}
+    assert (before[BETTER].basis, before[BETTER].trainings) == ("unknown", 5)
+    assert not any(words.endswith(f", {BETTER}") for words in before)
+    second, first = cure(verify=2).verified
+    assert (first.prediction.remedy.kind, second.prediction.remedy.words) == ("vote", BETTER)  # it needs no labels
+    assert trained == [0.9] * GOLDEN + [0.7] * 2 * GOLDEN
 
-        after = {each.remedy.words: each for each in cure().predictions}
-        alone, vote = after[BETTER], next(each for words, each in after.items() if words.endswith(f", {BETTER}"))
-        assert alone.basis == "exact"
-        assert alone.ratio.value == second.ratio.value  # its interval is not one of two
-        assert alone.mean_change.value == pytest.approx(second.mean_change.value)
-        right = float(binom.sf(1, 3, 0.9))
-        assert vote.mean_change.value == pytest.approx(right - 0.7, abs=0.02)
-        assert vote.mean_change.low < right - 0.7 < vote.mean_change.high
-        assert vote.ratio.value == pytest.approx(std(right) / std(0.7), rel=0.35)
-        assert vote.ratio.low < std(right) / std(0.7) < vote.ratio.high
-        assert vote.std.value == pytest.approx(vote.std_before * vote.ratio.value)
-        assert (alone.trainings, vote.trainings, vote.remedy.trainings) == (5, 15, 5)
-        assert vote.seconds == pytest.approx(3 * alone.seconds)  # those of a run are its five trainings
+    after = {each.remedy.words: each for each in cure().predictions}
+    alone, vote = after[BETTER], next(each for words, each in after.items() if words.endswith(f", {BETTER}"))
+    assert alone.basis == "exact"
+    assert alone.ratio.value == second.ratio.value  # its interval is not one of two
+    assert alone.mean_change.value == pytest.approx(second.mean_change.value)
+    right = float(binom.sf(1, 3, 0.9))
+    assert vote.mean_change.value == pytest.approx(right - 0.7, abs=0.02)
+    assert vote.mean_change.low < right - 0.7 < vote.mean_change.high
+    assert vote.ratio.value == pytest.approx(std(right) / std(0.7), rel=0.35)
+    assert vote.ratio.low < std(right) / std(0.7) < vote.ratio.high
+    assert vote.std.value == pytest.approx(vote.std_before * vote.ratio.value)
+    assert (alone.trainings, vote.trainings, vote.remedy.trainings) == (5, 15, 5)
+    assert vote.seconds == pytest.approx(3 * alone.seconds)  # those of a run are its five trainings
 
-        named: dict[str, Any] = {"remedy": remedy_words(vote.remedy), "verify": 1}
-        plan = plan_cure(result, executor="inline", most_members=3, runs=GOLDEN, **named)
-        assert plan.parts[["cells", "done", "to_compute"]].to_numpy().tolist() == [[10 * GOLDEN, 0, 10 * GOLDEN]]
-        (found,) = cure(**named).verified
-        assert found.prediction.remedy == vote.remedy
-        assert trained == [0.9] * 2 * GOLDEN  # the stored runs with the change are members, those without are not
-        assert found.cured.value == pytest.approx(std(right), rel=0.35)
-        assert found.mean_change.low < right - 0.7 < found.mean_change.high
-        assert found.prediction.ratio.low < found.ratio.value < found.prediction.ratio.high
+    named: dict[str, Any] = {"remedy": remedy_words(vote.remedy), "verify": 1}
+    plan = plan_cure(result, executor="inline", most_members=3, runs=GOLDEN, **named)
+    assert plan.parts[["cells", "done", "to_compute"]].to_numpy().tolist() == [[10 * GOLDEN, 0, 10 * GOLDEN]]
+    (found,) = cure(**named).verified
+    assert found.prediction.remedy == vote.remedy
+    assert trained == [0.9] * 2 * GOLDEN  # the stored runs with the change are members, those without are not
+    assert found.cured.value == pytest.approx(std(right), rel=0.35)
+    assert found.mean_change.low < right - 0.7 < found.mean_change.high
+    assert found.prediction.ratio.low < found.ratio.value < found.prediction.ratio.high
 
 
 def test_products_and_sums_of_ranges_add_independent_errors() -> None:

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from cure_cases import answer_of, known, page_of
 
 from mlflow_l3d.analysis.cure import UNKNOWN, Prediction, Range, Remedy
 from mlflow_l3d.analysis.cure.examples import other_labels
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.cure.numbers import CureAnswer, Verified, against_collapse, spread_ratio, verify
-from mlflow_l3d.studies.cure.report import cure_document, headline, trained_table, verified_table
+from mlflow_l3d.studies.cure.numbers import Verified, against_collapse, spread_ratio, verify
+from mlflow_l3d.studies.cure.report import headline, trained_table, verified_table
 
 NOTHING = Verified(prediction=Prediction(remedy=Remedy("vote", ("a",), 5), basis="exact"), run_id="r", runs=0)
 
@@ -54,7 +55,7 @@ def test_numbers_are_those_of_the_pairs_with_two_scores() -> None:
 def test_less_spread_and_the_mean_are_two_statements(ratio: Range, change: Range, spread: str, mean: str) -> None:
     verified = replace(NOTHING, runs=9, ratio=ratio, mean_change=change)
     assert (verified.less_spread, verified.mean_kept(0.01, 1.0)) == (spread, mean)
-    answer = CureAnswer(metric=named("accuracy"), std=0.1, mean=0.5, predictions=(), verified=(verified,))
+    answer = answer_of(verified)
     assert (answer.best is verified) is (spread == "verified" and mean != "refuted")
     words = headline(answer)
     if spread == "open" and mean == "verified":
@@ -69,15 +70,15 @@ def test_a_range_from_other_sizes_is_written_without_a_point() -> None:
     made = Prediction(remedy=other_labels(60, 120), basis="extrapolated")
     made = replace(made, std=Range(math.nan, 0.06, 0.12), mean_change=Range(math.nan, -0.01, 0.2))
     trained = replace(NOTHING, prediction=made, runs=9, plain=Range(0.05), cured=Range(0.04), mean_change=Range(0.08))
-    answer = CureAnswer(metric=named("accuracy"), std=0.1, mean=0.5, predictions=(made,), verified=(trained,))
+    answer = answer_of(trained, predictions=(made,))
     assert trained_table(answer).rows[0][1:3] == ("4.00 (3.00 to 6.00)", "+8.00 (-1.00 to +20.00)")
-    assert "6.00 to 12.00" in cure_document(answer, source=Source(), run_id="r", settings={}).to_html()
+    assert "6.00 to 12.00" in page_of(answer).to_html()
 
 
 def test_an_open_mean_is_named_only_if_no_other_remedy_keeps_it() -> None:
     kept = replace(NOTHING, ratio=Range(0.6, 0.5, 0.9), mean_change=Range(0.0, -0.009, 0.01), failed=2, runs=9)
     open_mean = replace(NOTHING, ratio=Range(0.3, 0.2, 0.9995), mean_change=Range(-0.01, -0.02, 0.0), runs=11)
-    answer = CureAnswer(metric=named("accuracy"), std=0.1, mean=0.5, predictions=(), verified=(open_mean, kept))
+    answer = answer_of(open_mean, kept)
     assert answer.best is kept
     rows = trained_table(answer).rows
     assert [row[-1] for row in rows] == ["11 pairs", "9 pairs, 2 failed"]
@@ -91,8 +92,8 @@ def test_a_reason_below_the_table_is_no_note_too() -> None:
     vote = replace(NOTHING.prediction, std=Range(0.02, 0.01, 0.03), mean_change=Range(0.0), std_before=0.1)
     labels = Prediction(remedy=other_labels(60, 120), basis="unknown", reason="unknown until verified")
     reasons = ("120 labelled examples in place of 60: unknown until verified.", "All rows share their columns.")
-    answer = CureAnswer(metric=named("accuracy"), std=0.1, mean=0.5, predictions=(vote, labels), reasons=reasons)
-    document = cure_document(answer, source=Source(run_id="p"), run_id="r", settings={})
+    answer = answer_of(predictions=(vote, labels), reasons=reasons)
+    document = page_of(answer)
     assert (document.to_text().replace("\n", " ").count(reasons[0]), document.notes) == (1, [reasons[1]])
 
 
@@ -102,10 +103,8 @@ def test_collapse_comes_first_and_names_what_is_for_it() -> None:
         for words, changes in (("longer training (20 epochs)", {"epochs": 20}), ("restarts", {"restarts": 3}))
     )
     vote = replace(NOTHING.prediction, std=Range(0.02, 0.01, 0.03), mean_change=Range(0.1, 0.05, 0.15), std_before=0.1)
-    answer = CureAnswer(
-        metric=named("accuracy"), std=0.1, mean=0.5, predictions=(vote, restarts, longer), collapsed=20, runs=20
-    )
-    document = cure_document(answer, source=Source(run_id="p"), run_id="r", settings={})
+    answer = answer_of(predictions=(vote, restarts, longer), collapsed=20, runs=20)
+    document = page_of(answer)
     assert document.headline == "First beat guessing: 20 of 20 runs are no better."
     assert document.answers[0].lead.startswith("**Restarts** may help, which is unknown until verified.")
     tried = replace(restarts, basis="exact")
@@ -115,11 +114,9 @@ def test_collapse_comes_first_and_names_what_is_for_it() -> None:
 
 def test_more_golden_runs_are_asked_of_the_parameter_that_makes_them() -> None:
     unsure = replace(NOTHING, ratio=Range(0.9, 0.5, 1.1), mean_change=Range(0.0, -0.009, 0.01), runs=20)
-    answer = CureAnswer(
-        metric=named("accuracy"), std=0.1, mean=0.5, predictions=(), verified=(unsure,), stored=20, is_pooled=True
-    )
+    answer = answer_of(unsure, stored=20, is_pooled=True)
     source = Source(run_id="p", approach="head", given={"task": "trec", "design": "radial", "mitigation_runs": "20"})
-    document = cure_document(answer, source=source, run_id="r", settings={})
+    document = page_of(answer, source)
     more, then = (step.command for step in document.steps)
     assert more == "mlflow-l3d investigate trec --design radial --mitigation-runs 80"
     # Without its id, what is typed after another investigation takes that one.
@@ -129,33 +126,21 @@ def test_more_golden_runs_are_asked_of_the_parameter_that_makes_them() -> None:
 def test_more_golden_runs_are_not_asked_of_a_remedy_that_changes_none() -> None:
     same = np.linspace(0.5, 0.6, 20)
     restarts = verify(NOTHING, same, same)
-    answer = CureAnswer(
-        metric=named("accuracy"),
-        std=0.1,
-        mean=0.5,
-        predictions=(),
-        verified=(restarts,),
-        stored=80,
-        tried=(NOTHING.prediction.remedy,),
-    )
-    source = Source(run_id="p", approach="head", given={"task": "trec"})
-    (step,) = cure_document(answer, source=source, run_id="r", settings={}).steps
+    (step,) = page_of(answer_of(restarts, stored=80, tried=(NOTHING.prediction.remedy,))).steps
     assert (step.text, step.command) == ("Tried: a vote of 5 runs differing in a:", "mlflow-l3d cure p --verify 1")
 
 
 def test_more_data_that_help_are_named_if_no_training_does() -> None:
     vote = replace(NOTHING.prediction, std=Range(0.1), std_before=0.1, ratio=Range(1.0, 0.9, 1.1))
-    more = Prediction(
-        remedy=Remedy("more_data", changes={"test_size": 120}, words="120 test examples in place of 60"),
-        basis="extrapolated",
-        std=Range(0.07),
-        std_before=0.1,
-        ratio=Range(0.7, 0.6, 0.8),
-        mean_change=Range(0.0, 0.0, 0.0),
+    words = "120 test examples in place of 60"
+    more = known(
+        Remedy("more_data", changes={"test_size": 120}, words=words),
+        Range(0.07, 0.06, 0.08),
+        mean_change=Range(0, 0, 0),
     )
-    answer = CureAnswer(metric=named("accuracy"), std=0.1, mean=0.5, predictions=(vote, more))
+    answer = answer_of(predictions=(vote, more))
     assert headline(answer) == "No change of the training that these runs can predict leaves clearly less luck."
-    lead = cure_document(answer, source=Source(), run_id="r", settings={}).answers[0].lead
+    lead = page_of(answer).answers[0].lead
     assert lead.endswith("120 test examples in place of 60 leaves ± 7.0 of ± 10.0 points (60 to 80 %); mean +0.0.")
 
 
@@ -172,12 +157,9 @@ def test_of_remedies_that_show_nothing_the_one_with_the_least_spread_is_named() 
     )
     lower = replace(second, ratio=Range(0.5, 0.3, 1.1), mean_change=Range(-0.3, -0.4, -0.2))
     unknown = replace(second, ratio=Range())
-    answer = CureAnswer(
-        metric=named("accuracy"), std=0.1, mean=0.5, predictions=(), verified=(unknown, lower, first, second), stored=80
-    )
+    answer = answer_of(unknown, lower, first, second, stored=80)
     assert answer.ranked == [second, first, unknown, lower]
-    source = Source(run_id="p", approach="head", given={"task": "trec"})
-    document = cure_document(answer, source=source, run_id="r", settings={})
+    document = page_of(answer)
     assert document.headline.startswith("A vote of 7 runs differing in a. Less spread: not shown (91 %")
     assert document.steps[0].command == "mlflow-l3d cure p --verify 1 --runs 80 --remedy 'vote of 7 runs over a'"
 
@@ -189,7 +171,7 @@ def test_few_collapsed_runs_verify_and_refute_nothing() -> None:
     few = verify(NOTHING, plain, cured / 2 + 0.4, chance=0.5)
     assert (few.collapsed, few.less_spread) == (4, "open")
     assert few.ratio.high < 1
-    answer = CureAnswer(metric=named("f1_macro"), std=0.1, mean=0.7, predictions=(), verified=(few,))
+    answer = answer_of(few, metric=named("f1_macro"))
     assert "4 of 120 runs collapsed: intervals may be too short" in headline(answer)
     assert verify(NOTHING, cured / 2 + 0.4, plain, chance=0.5).less_spread == "open"
     plain[:6] = 0.33
@@ -213,7 +195,7 @@ def test_a_prediction_is_doubted_if_the_luck_of_both_does_not_explain_what_was_a
     assert replace(far, prediction=NOTHING.prediction).over_predicted is UNKNOWN
     notes = []
     for each in (far, near, replace(far, prediction=NOTHING.prediction)):
-        answer = CureAnswer(metric=named("accuracy"), std=0.1, mean=0.5, predictions=(), verified=(each,))
+        answer = answer_of(each)
         notes.append(trained_table(answer).note)
     words = "Averaging the class scores of 4 runs differing in 2 factors: the std that it leaves is"
     assert f"{words} 2.00 times (1.33 to 3.00) the predicted one; luck alone rarely explains that: " in notes[0]
@@ -232,8 +214,8 @@ def test_a_prediction_is_doubted_if_the_luck_of_both_does_not_explain_what_was_a
 )
 def test_a_mean_that_is_certainly_lower_is_not_called_the_same(metric: str, change: Range, words: str) -> None:
     each = replace(NOTHING, runs=9, ratio=Range(0.5, 0.3, 0.9), mean_change=change)
-    answer = CureAnswer(metric=named(metric), std=0.1, mean=0.5, predictions=(), verified=(each,), smallest_effect=0.05)
-    document = cure_document(answer, source=Source(run_id="p"), run_id="r", settings={})
+    answer = answer_of(each, metric=named(metric), smallest_effect=0.05)
+    document = page_of(answer)
     assert f"Mean {words}." in document.answers[0].lead
 
 

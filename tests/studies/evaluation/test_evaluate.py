@@ -13,15 +13,15 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from refusals import refusal
-from run_helpers import CELLS, Place, copied
+from refusals import refusal, refuses
+from run_helpers import CELLS, Place
 
 import mlflow_l3d
 from mlflow_l3d import cli
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import Planned
 from mlflow_l3d.designs.analyse import analyse
-from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.metrics.known import score as score_of
 from mlflow_l3d.studies.evaluation.finished import delete
@@ -70,15 +70,14 @@ def test_a_frame_of_several_factors_with_predictions() -> None:
 
 
 def test_predictions_that_were_removed_are_named(
-    done: tuple[Place, Investigation], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    done: tuple[Place, Investigation], caplog: pytest.LogCaptureFixture
 ) -> None:
-    place = copied(done[0], tmp_path / "place")
-    with place.entered():
-        whole = evaluate(done[1].run_id, log=False).analysis
-        assert "finished cells have no" not in caplog.text
-        lost = place.cells(done[1].run_id)[0]
-        Path(lost.info.artifact_uri.removeprefix("file://"), "predictions.parquet").unlink()
-        found = evaluate(done[1].run_id, log=False).analysis
+    place, result = done
+    whole = evaluate(result.run_id, log=False).analysis
+    assert "finished cells have no" not in caplog.text
+    lost = place.cells(result.run_id)[0]
+    Path(lost.info.artifact_uri.removeprefix("file://"), "predictions.parquet").unlink()
+    found = evaluate(result.run_id, log=False).analysis
     assert f"1 of {CELLS} finished cells have no predictions.parquet (the cell of " in caplog.text
     assert f"(run {lost.info.run_id}))" in caplog.text
     assert found.metrics()["golden_std"] == whole.metrics()["golden_std"]
@@ -88,9 +87,8 @@ def test_the_latest_investigation(done, capsys, tmp_path) -> None:
     place, _ = done
     last = place.investigate(root_seed=1, mitigation_runs=3)
     before = place.client.get_run(last.run_id)
-    with place.entered():
-        assert cli.main(["evaluate"]) == 0
-        found = evaluate(log=False)
+    assert cli.main(["evaluate"]) == 0
+    found = evaluate(log=False)
     assert last.run_id in capsys.readouterr().out
     assert found.run_id == last.run_id
     assert found.analysis.metrics() == pytest.approx(last.analysis.metrics(), rel=1e-12)
@@ -107,20 +105,18 @@ def test_tables_that_somebody_else_logged_stay_listed(done: tuple[Place, Investi
     theirs = {"path": "theirs.json", "type": "table"}
     place.client.set_tag(run_id, "mlflow.loggedArtifacts", json.dumps([theirs]))
     for _ in range(2):
-        with place.entered():
-            evaluate(run_id)
+        evaluate(run_id)
         listed = json.loads(place.client.get_run(run_id).data.tags["mlflow.loggedArtifacts"])
         assert listed == [theirs, *({"path": name, "type": "table"} for name in ("cells.json", "examples.json"))]
 
 
 def test_nothing_to_evaluate(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    with place.entered():
-        assert cli.main(["evaluate"]) == 2
-        assert "there is no investigation in this experiment" in capsys.readouterr().err
-        assert cli.main(["evaluate", "0" * 32]) == 2
-        assert "no such run on the tracking server" in capsys.readouterr().err
-        assert cli.main(["evaluate", "--surce", "x"]) == 2
-        assert "--source" in capsys.readouterr().err
+    assert cli.main(["evaluate"]) == 2
+    assert "there is no investigation in this experiment" in capsys.readouterr().err
+    assert cli.main(["evaluate", "0" * 32]) == 2
+    assert "no such run on the tracking server" in capsys.readouterr().err
+    assert cli.main(["evaluate", "--surce", "x"]) == 2
+    assert "--source" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -137,20 +133,17 @@ def test_nothing_to_evaluate(place: Place, capsys: pytest.CaptureFixture[str]) -
     ],
 )
 def test_a_frame_in_place_of_a_name(place: Place, call: Callable[..., object], line: str) -> None:
-    with place.entered():
-        assert refusal(call).startswith(line)
-        assert place.client.search_runs(["0"]) == []
+    assert refusal(call).startswith(line)
+    assert place.client.search_runs(["0"]) == []
 
 
 def test_delete_takes_the_children_too(done: tuple[Place, Investigation]) -> None:
     place, first = done
     second = place.investigate(root_seed=1, golden_runs=3)
-    with place.entered():
-        assert delete(first.run_id).runs == CELLS + 1
+    assert delete(first.run_id).runs == CELLS + 1
     assert {run.info.run_id for run in place.parents()} == {second.run_id}
     assert len(place.cells()) == CELLS - 1
-    with place.entered(), pytest.raises(ParameterError, match="no such run"):
-        delete("0" * 32)
+    refuses("no such run", delete, "0" * 32)
     again = place.investigate()
     assert (again.computed, again.reused) == (CELLS, 0)
 
@@ -164,15 +157,13 @@ def test_a_study_that_was_killed_has_no_failed_runs_and_is_no_baseline(done: tup
     client.set_tag(run_id, names.STATE, "running")
     client.update_run(run_id, status="RUNNING")
     line = rf"={run_id}: has not finished \(running\)\. Run its command again, which continues it\.$"
-    with place.entered():
-        found = evaluate(run_id)
-        for study in (
-            partial(mlflow_l3d.plan_gate, baseline="latest", candidate="hyperparameters=noise=1", smallest_effect=1),
-            partial(mlflow_l3d.referee, action="start", baseline=run_id),
-            partial(mlflow_l3d.cure, run_id),
-        ):
-            with pytest.raises(ParameterError, match=line):
-                study()
+    found = evaluate(run_id)
+    for study in (
+        partial(mlflow_l3d.plan_gate, baseline="latest", candidate="hyperparameters=noise=1", smallest_effect=1),
+        partial(mlflow_l3d.referee, action="start", baseline=run_id),
+        partial(mlflow_l3d.cure, run_id),
+    ):
+        refuses(line, study)
     (step, *_), said = found.report().steps, found.cited()
     assert step.text == "2 runs got no score: they did not finish. The same command trains them:"
     assert " 2 runs got no score; the others count. " in said
@@ -201,15 +192,13 @@ def test_cells_of_other_studies_are_told_of_before_and_after_they_are_deleted(
 ) -> None:
     place, first = done
     second = place.investigate(factor="label_selection")
-    with place.entered():
-        delete(first.run_id)
-        assert f"; other finished studies lose 4 cells (run {second.run_id})." in caplog.text
-        found = evaluate(second.run_id)
+    delete(first.run_id)
+    assert f"; other finished studies lose 4 cells (run {second.run_id})." in caplog.text
+    found = evaluate(second.run_id)
     (step, *_) = found.report().steps
     assert step.text == "4 runs got no score: they were deleted. The same command trains them:"
     caplog.clear()
-    with place.entered():
-        delete(second.run_id)
+    delete(second.run_id)
     assert "other finished studies" not in caplog.text
 
 
@@ -223,11 +212,10 @@ def test_golden_runs_of_other_code_without_a_factor_are_a_seeds_study(place: Pla
             place.client.log_param(run_id, "seed.seed", seed)
         place.client.log_metric(run_id, "f1_macro", 0.5 + 0.01 * seed)
         place.client.set_terminated(run_id)
-    with place.entered():
-        if seeded:
-            assert len(evaluate(parent).studies[0].seeds) == 10
-        else:
-            assert "seed.seed" in refusal(evaluate, parent)
+    if seeded:
+        assert len(evaluate(parent).studies[0].seeds) == 10
+    else:
+        assert "seed.seed" in refusal(evaluate, parent)
 
 
 def test_a_stored_score_that_is_not_that_of_the_predictions_is_named() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from refusals import refuses
 from run_helpers import Place, sqlite_place
 
 import mlflow_l3d
-from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.report.page import Document
@@ -67,6 +68,13 @@ def studied(migrated_store: Path, tmp_path_factory: pytest.TempPathFactory) -> S
     return place, results
 
 
+@pytest.fixture(autouse=True)
+def entered(studied: Studied) -> Iterator[None]:
+    """Let each test work there."""
+    with studied[0].entered():
+        yield
+
+
 KINDS = ("investigation", "seeds", "sweep", "search", "strategies", "imported", "compare", "gate", "ablation")
 
 
@@ -75,8 +83,7 @@ def test_a_loaded_study_says_what_it_returned(studied: Studied, kind: str, tmp_p
     place, results = studied
     name = next(each for each in results if each.startswith(kind))
     result, run_id = results[name], name.partition(" ")[2] or results[name].run_id
-    with place.entered():
-        loaded = mlflow_l3d.load(run_id)
+    loaded = mlflow_l3d.load(run_id)
     assert type(loaded) is type(result)
     assert loaded.summary() == result.summary()
     assert result.report() is result.report() or kind == "sweep", "built once"
@@ -95,9 +102,8 @@ def test_a_command_builds_its_report_once(studied: Studied, monkeypatch: pytest.
         return investigation_document(*given, **more)
 
     monkeypatch.setattr(f"{Evaluation.__module__}.investigation_document", counted)
-    with studied[0].entered():
-        for result in (mlflow_l3d.investigate(**SIZES, root_seed=7), mlflow_l3d.evaluate()):
-            assert result.report().to_text() == result.summary()
+    for result in (mlflow_l3d.investigate(**SIZES, root_seed=7), mlflow_l3d.evaluate()):
+        assert result.report().to_text() == result.summary()
     assert len(built) == 2
 
 
@@ -108,9 +114,8 @@ def test_evaluated_again_a_study_has_the_page_that_it_wrote(
     place, results = studied
     result = results[kind]
     before = place.download(result.run_id, f"{page}.html", tmp_path / "before").read_text()
-    with place.entered():
-        mlflow_l3d.evaluate(result.run_id)
-        loaded = mlflow_l3d.load(result.run_id)
+    mlflow_l3d.evaluate(result.run_id)
+    loaded = mlflow_l3d.load(result.run_id)
     assert place.download(result.run_id, f"{page}.html", tmp_path / "after").read_text() == before
     assert type(loaded) is type(result)
     assert loaded.summary() == result.summary()
@@ -128,24 +133,21 @@ def test_a_page_says_what_it_was_evaluated_with_if_that_is_another_metric_or_ver
 def test_an_evaluation_and_one_without_a_result(studied: Studied) -> None:
     place, results = studied
     ids = [results[name].run_id for name in ("investigation", "other")]
-    with place.entered():
-        beside = mlflow_l3d.evaluate(",".join(ids))
-        assert mlflow_l3d.load(beside.run_id).summary() == beside.summary()
-        place.client.log_dict(ids[1], {"result": "Investigation", "content": {"strange": 1}}, "result.json")
-        with pytest.raises(ParameterError, match="holds no result"):
-            mlflow_l3d.load(ids[1])
-        again = mlflow_l3d.evaluate(ids[1])
-        loaded = mlflow_l3d.load(ids[1])
+    beside = mlflow_l3d.evaluate(",".join(ids))
+    assert mlflow_l3d.load(beside.run_id).summary() == beside.summary()
+    place.client.log_dict(ids[1], {"result": "Investigation", "content": {"strange": 1}}, "result.json")
+    refuses("holds no result", mlflow_l3d.load, ids[1])
+    again = mlflow_l3d.evaluate(ids[1])
+    loaded = mlflow_l3d.load(ids[1])
     assert type(loaded) is Evaluation
     assert loaded.summary() == again.summary()
 
 
 @pytest.mark.parametrize("kind", ["gate", "compare", "search", "strategies"])
 def test_evaluate_says_what_it_does_not_take(studied: Studied, kind: str) -> None:
-    place, results = studied
+    _, results = studied
     fix = f"mlflow-l3d view {results[kind].run_id}, or mlflow_l3d.load"
-    with place.entered(), pytest.raises(ParameterError, match=fix):
-        mlflow_l3d.evaluate(results[kind].run_id)
+    refuses(fix, mlflow_l3d.evaluate, results[kind].run_id)
 
 
 def test_a_frame_has_the_units_of_the_report(studied: Studied) -> None:
@@ -178,13 +180,11 @@ def test_texts_are_no_part_of_a_result() -> None:
 
 
 def test_fragile_examples_of_a_loaded_investigation_need_the_task(studied: Studied) -> None:
-    place, results = studied
+    _, results = studied
     result = results["investigation"]
-    with place.entered():
-        loaded = mlflow_l3d.load(result.run_id)
+    loaded = mlflow_l3d.load(result.run_id)
     frame = loaded.fragile(result.request.setup.task, 5)
     pd.testing.assert_frame_equal(frame, result.fragile(count=5))
     assert list(frame)[-2:] == ["c0", "c1"]
     assert frame["text"].str.len().min() > 0
-    with pytest.raises(ParameterError, match=r"task=none: must hold the texts .*make_task"):
-        loaded.fragile()
+    refuses(r"task=none: must hold the texts .*make_task", loaded.fragile)

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from mlflow import MlflowClient
 from refusals import refusal
-from run_helpers import Place, sqlite_place
+from run_helpers import Place
 
 import mlflow_l3d
 from mlflow_l3d import cli
@@ -21,9 +21,8 @@ calls: list[tuple[str, object, dict[str, Any]]] = []
 
 
 @pytest.fixture
-def place(tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+def place(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
     """A server, and stand-ins that write down how groups and evaluations are called."""
-    monkeypatch.chdir(tmp_path)
     calls.clear()
 
     def called(name: str) -> Any:
@@ -35,7 +34,7 @@ def place(tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(evaluating, "evaluate_groups", called("groups"))
     monkeypatch.setattr(evaluating, "evaluate_judged", called("judged"))
-    return sqlite_place(migrated_store, tmp_path / "place")
+    return place
 
 
 def run(place: Place, parent: str = "", **tags: str) -> str:
@@ -60,17 +59,9 @@ def run(place: Place, parent: str = "", **tags: str) -> str:
 def test_an_experiment_or_a_filter_is_of_groups(place: Place, source: str) -> None:
     assert find_results(source) == (Kind.RUNS, [source])
     options = {"group_by": ["params.lr", "params.model"], "metric": "metrics.f1", "step": 3, "tag": True}
-    with place.entered():
-        mlflow_l3d.evaluate(source, **options, log=False)
-    given = {
-        "group_by": "params.lr,params.model",
-        "seed": "auto",
-        "only": "none",
-        "metric": "f1",
-        "step": "3",
-        "tag": True,
-    }
-    assert calls == [("groups", source, {**given, "project_run": None, "log": False, "progress": None})]
+    mlflow_l3d.evaluate(source, **options, log=False)
+    given = {"group_by": "params.lr,params.model", "seed": "auto", "only": "none", "metric": "f1", "step": "3"}
+    assert calls == [("groups", source, {**given, "tag": True, "project_run": None, "log": False, "progress": None})]
 
 
 def test_files_come_before_filters_and_a_path_is_always_files(place: Place, tmp_path: Path) -> None:
@@ -79,22 +70,20 @@ def test_files_come_before_filters_and_a_path_is_always_files(place: Place, tmp_
     assert find_results("alpha=0.1.csv") == (Kind.FILES, ["alpha=0.1.csv"])
     assert find_results("./latest") == (Kind.FILES, ["./latest"])
     assert find_results(tmp_path / "nowhere") == (Kind.FILES, [str(tmp_path / "nowhere")])
-    with place.entered():
-        assert "nowhere: no such file or folder" in refusal(lambda: mlflow_l3d.evaluate(Path("nowhere")))
+    assert "nowhere: no such file or folder" in refusal(lambda: mlflow_l3d.evaluate(Path("nowhere")))
 
 
 def test_runs_without_our_tags(place: Place) -> None:
     runs = [run(place) for _ in range(3)]
     evaluation = run(place, mlflow_runType="genai_evaluate")
-    with place.entered():
-        mlflow_l3d.evaluate(runs, seed="params.random_state")
-        mlflow_l3d.evaluate(evaluation, metric="correct")
-        alone = refusal(lambda: mlflow_l3d.evaluate(runs[0]))
-        run(place, parent=runs[0])
-        above = refusal(lambda: mlflow_l3d.evaluate(runs[0]))
-        cell = run(place, parent=runs[1], l3d_role="cell")
-        below = refusal(lambda: mlflow_l3d.evaluate(cell))
-        mixed = refusal(lambda: mlflow_l3d.evaluate([runs[0], runs[1]]))
+    mlflow_l3d.evaluate(runs, seed="params.random_state")
+    mlflow_l3d.evaluate(evaluation, metric="correct")
+    alone = refusal(lambda: mlflow_l3d.evaluate(runs[0]))
+    run(place, parent=runs[0])
+    above = refusal(lambda: mlflow_l3d.evaluate(runs[0]))
+    cell = run(place, parent=runs[1], l3d_role="cell")
+    below = refusal(lambda: mlflow_l3d.evaluate(cell))
+    mixed = refusal(lambda: mlflow_l3d.evaluate([runs[0], runs[1]]))
     assert [(name, source) for name, source, _ in calls] == [("groups", runs), ("judged", evaluation)]
     assert calls[0][2]["seed"] == "params.random_state"
     assert calls[1][2] == {"metric": "correct", "project_run": None, "log": True, "progress": None}
@@ -113,8 +102,7 @@ def test_many_runs_are_found_in_few_requests(place: Place, monkeypatch: pytest.M
 
     for name in ("get_run", "search_runs"):
         monkeypatch.setattr(MlflowClient, name, counted(name))
-    with place.entered():
-        assert find_results(runs) == (Kind.RUNS, runs)
+    assert find_results(runs) == (Kind.RUNS, runs)
     assert requests == ["search_runs", "search_runs"]  # the runs, and whether any cell is next to them
 
 
@@ -124,14 +112,13 @@ def test_kinds_of_parents_are_read_from_their_tags(place: Place) -> None:
         Kind.SEEDS: {"l3d_role": "investigation", "l3d_design": "seeds"},
         Kind.SWEEP: {"l3d_role": "sweep"},
     }
-    with place.entered():
-        for kind, tags in kinds.items():
-            first, second = run(place, **tags), run(place, **tags)
-            assert find_results(first) == (kind, [first])
-            several = Kind.SWEEP if kind is Kind.INVESTIGATION else kind
-            assert find_results(f"{first}, {second}") == (several, [first, second])
-        result = run(place, l3d_role="compare")
-        assert f"Use mlflow-l3d view {result}" in refusal(lambda: find_results(result))
+    for kind, tags in kinds.items():
+        first, second = run(place, **tags), run(place, **tags)
+        assert find_results(first) == (kind, [first])
+        several = Kind.SWEEP if kind is Kind.INVESTIGATION else kind
+        assert find_results(f"{first}, {second}") == (several, [first, second])
+    result = run(place, l3d_role="compare")
+    assert f"Use mlflow-l3d view {result}" in refusal(lambda: find_results(result))
 
 
 @pytest.mark.parametrize("source", ["tuning", "no such.csv", "3fa1", "x" * 300, ""])
@@ -146,12 +133,11 @@ def test_a_source_that_names_nothing_is_answered_with_every_kind(place: Place, s
 def test_runs_that_are_not_there(place: Place) -> None:
     deleted = run(place)
     place.client.delete_run(deleted)
-    with place.entered():
-        assert "is a run that was deleted. Run: mlflow runs restore" in refusal(lambda: find_results(deleted))
-        assert "no such run on the tracking server. Set MLFLOW_TRACKING_URI" in refusal(lambda: find_results("0" * 32))
-        line = refusal(lambda: find_results("latest"))
-        assert line.startswith("source=latest: there is no investigation in this experiment. Name a run id")
-        assert "must be named once" in refusal(lambda: find_results(["0" * 32] * 2))
+    assert "is a run that was deleted. Run: mlflow runs restore" in refusal(lambda: find_results(deleted))
+    assert "no such run on the tracking server. Set MLFLOW_TRACKING_URI" in refusal(lambda: find_results("0" * 32))
+    line = refusal(lambda: find_results("latest"))
+    assert line.startswith("source=latest: there is no investigation in this experiment. Name a run id")
+    assert "must be named once" in refusal(lambda: find_results(["0" * 32] * 2))
 
 
 @pytest.mark.parametrize(
@@ -166,7 +152,6 @@ def test_runs_that_are_not_there(place: Place) -> None:
 )
 def test_an_option_without_effect_is_refused(place: Place, words: list[str], line: str, capsys) -> None:
     pd.DataFrame({"seed": [1, 2], "accuracy": [0.5, 0.6]}).to_csv("runs.csv", index=False)
-    with place.entered():
-        assert cli.main(["evaluate", *words]) == 2
+    assert cli.main(["evaluate", *words]) == 2
     assert line in capsys.readouterr().err
     assert (calls, place.runs()) == ([], [])

@@ -16,10 +16,11 @@ from typing import Any
 
 import pytest
 from mlflow import MlflowClient
+from refusals import fails, refuses
 from run_helpers import Place, sqlite_place
 
 from mlflow_l3d import cli, load
-from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.evaluation import view as viewing
 from mlflow_l3d.studies.evaluation.view import view
 from mlflow_l3d.studies.helpers import PORT
@@ -27,10 +28,11 @@ from mlflow_l3d.tracking import children
 from mlflow_l3d.tracking.earlier.reader import parent_run, read_investigation
 
 pytestmark = pytest.mark.slow
+Studied = tuple[Place, str, str]
 
 
 @pytest.fixture(scope="module")
-def studied(migrated_store: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Place, str, str]:
+def studied(migrated_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Studied:
     """Give a place with a finished study, and one that is under way."""
     place = sqlite_place(migrated_store, tmp_path_factory.mktemp("view") / "place")
     done = place.investigate().run_id
@@ -39,8 +41,15 @@ def studied(migrated_store: Path, tmp_path_factory: pytest.TempPathFactory) -> t
     return place, done, going
 
 
+@pytest.fixture(autouse=True)
+def entered(studied: Studied) -> Iterator[None]:
+    """Let each test work there."""
+    with studied[0].entered():
+        yield
+
+
 @pytest.fixture
-def killed(studied: tuple[Place, str, str]) -> Iterator[str]:
+def killed(studied: Studied) -> Iterator[str]:
     """Give a run whose process is dead: its last heartbeat is long ago."""
     client, note = studied[0].client, "## The candidate is worse.\n\nMore."
     tags = {"l3d.role": "gate", "l3d.heartbeat": "1", "l3d.error": "No power.", "mlflow.note.content": note}
@@ -51,11 +60,10 @@ def killed(studied: tuple[Place, str, str]) -> Iterator[str]:
     client.delete_run(part)
 
 
-def test_bundle_holds_the_list_and_every_report(studied: tuple[Place, str, str], tmp_path: Path) -> None:
+def test_bundle_holds_the_list_and_every_report(studied: Studied, tmp_path: Path) -> None:
     place, done, going = studied
-    with place.entered():
-        found = view(bundle=tmp_path / "pages")
-        one = view(done, bundle=tmp_path / "one")
+    found = view(bundle=tmp_path / "pages")
+    one = view(done, bundle=tmp_path / "one")
     assert (found.studies, one.studies) == (2, 1)
     assert {path.name for path in (tmp_path / "pages").iterdir()} == {"index.html", f"{done}.html"}
     index = (tmp_path / "pages" / "index.html").read_text(encoding="utf-8")
@@ -67,7 +75,7 @@ def test_bundle_holds_the_list_and_every_report(studied: tuple[Place, str, str],
 
 
 @pytest.fixture
-def address(studied: tuple[Place, str, str]) -> Iterator[str]:
+def address(studied: Studied) -> Iterator[str]:
     place, *_ = studied
     handler = type("Pages", (viewing._Handler,), {"client": place.client})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
@@ -94,7 +102,7 @@ def get(address: str, **headers: str) -> tuple[int, str, str]:
             return error.code, "", ""
 
 
-def test_pages_are_served_to_this_machine_and_kept_up_to_date(studied: tuple[Place, str, str], address: str) -> None:
+def test_pages_are_served_to_this_machine_and_kept_up_to_date(studied: Studied, address: str) -> None:
     _, done, going = studied
     status, page, refresh = get(address)
     assert (status, refresh) == (200, "10")
@@ -113,7 +121,7 @@ def test_pages_are_served_to_this_machine_and_kept_up_to_date(studied: tuple[Pla
     assert get(address, Host="stranger.example")[0] == 403
 
 
-def test_nobody_waits_for_a_study_that_was_killed(studied: tuple[Place, str, str], killed: str, address: str) -> None:
+def test_nobody_waits_for_a_study_that_was_killed(studied: Studied, killed: str, address: str) -> None:
     place, _, going = studied
     page, report, refresh = get(address)[1], *get(address + killed)[1:]
     assert "3 studies, 1 of them running" in page  # runs that a gate trained are not among them
@@ -132,15 +140,13 @@ def test_nobody_waits_for_a_study_that_was_killed(studied: tuple[Place, str, str
         place.client.update_run(going, "RUNNING")
 
 
-def test_the_beginning_of_an_id_is_enough_if_one_study_has_it(studied: tuple[Place, str, str], tmp_path: Path) -> None:
+def test_the_beginning_of_an_id_is_enough_if_one_study_has_it(studied: Studied, tmp_path: Path) -> None:
     place, done, _ = studied
-    with place.entered():
-        assert view(done[:12], bundle=tmp_path / "pages").studies == 1
-        assert (tmp_path / "pages" / f"{done}.html").is_file()
-        with pytest.raises(ParameterError, match=r"parent_run_id=abc: no such run .* Give its whole id"):
-            view("abc", bundle=tmp_path / "pages")
-        assert load(done[:12]).run_id == load(done).run_id
-        assert read_investigation(done[:12], place.client).parent.info.run_id == done
+    assert view(done[:12], bundle=tmp_path / "pages").studies == 1
+    assert (tmp_path / "pages" / f"{done}.html").is_file()
+    refuses(r"parent_run_id=abc: no such run .* Give its whole id", view, "abc", bundle=tmp_path / "pages")
+    assert load(done[:12]).run_id == load(done).run_id
+    assert read_investigation(done[:12], place.client).parent.info.run_id == done
 
 
 def test_the_beginning_of_two_ids_lists_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,8 +167,8 @@ def test_the_beginning_of_two_ids_lists_them(monkeypatch: pytest.MonkeyPatch) ->
         ({"cite": True, "parent_run_id": "a" * 32}, "parent_run_id=aaaa"),
     ],
 )
-def test_mistakes_are_one_line(studied: tuple[Place, str, str], options: dict[str, Any], line: str) -> None:
-    with studied[0].entered(), pytest.raises(ParameterError) as caught:
+def test_mistakes_are_one_line(studied: Studied, options: dict[str, Any], line: str) -> None:
+    with pytest.raises(ParameterError) as caught:
         view(**options)
     assert str(caught.value).startswith(line)
 
@@ -176,45 +182,37 @@ def test_the_last_port_has_no_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(viewing, "ThreadingHTTPServer", taken)
     for port in (65_530, PORT):
-        with pytest.raises(L3DError, match=f"port={port}: none of the next 20 ports is free"):
-            viewing._listening(port, viewing._Handler)
+        fails(f"port={port}: none of the next 20 ports is free", viewing._listening, port, viewing._Handler)
     assert tried[:7] == [*range(65_530, 65_536), PORT]
     assert not {5060, 5061} & {*tried}  # browsers open neither
 
 
 def test_no_address_is_given_when_it_is_no_longer_served(
-    studied: tuple[Place, str, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    studied: Studied, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def interrupted(_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(ThreadingHTTPServer, "serve_forever", interrupted)
-    with studied[0].entered():
-        assert view(port=0, browser=False).summary() == "2 studies: no longer served"
+    assert view(port=0, browser=False).summary() == "2 studies: no longer served"
     assert f"\nCtrl-C ends it, or: kill {os.getpid()}. " in caplog.messages[-1]
 
 
-def test_a_notebook_shows_the_page_and_is_not_blocked(
-    studied: tuple[Place, str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place, done, _ = studied
+def test_a_notebook_shows_the_page_and_is_not_blocked(studied: Studied, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, done, _ = studied
     monkeypatch.setattr(viewing, "in_notebook", lambda: True)
     monkeypatch.setattr(ThreadingHTTPServer, "serve_forever", lambda _: pytest.fail("it blocks"))
-    with place.entered():
-        one, every, written = view(done), view(), view(done, cite=True)
-        assert unescape(str(one._repr_html_())).count(str(viewing.report_of(viewing.connect(), done))) == 1
+    one, every, written = view(done), view(), view(done, cite=True)
+    assert unescape(str(one._repr_html_())).count(str(viewing.report_of(viewing.connect(), done))) == 1
     assert (one.summary(), every.summary()) == ("1 study: this notebook", "2 studies: this notebook")
     assert "<h1>2 studies" in unescape(str(every._repr_html_()))
     assert written._repr_html_() is None
 
 
-def test_a_study_without_a_report_and_an_unknown_run_are_refused(studied: tuple[Place, str, str]) -> None:
-    place, _, going = studied
-    with place.entered():
-        with pytest.raises(ParameterError, match=r"is not a finished study\. List: mlflow-l3d view"):
-            view(going)
-        with pytest.raises(ParameterError, match="no such run"):
-            view("a" * 32)
+def test_a_study_without_a_report_and_an_unknown_run_are_refused(studied: Studied) -> None:
+    _, _, going = studied
+    refuses(r"is not a finished study\. List: mlflow-l3d view", view, going)
+    refuses("no such run", view, "a" * 32)
 
 
 def test_an_empty_server_says_how_to_begin(tmp_path: Path, migrated_store: Path) -> None:
@@ -229,8 +227,7 @@ def test_an_empty_server_says_how_to_begin(tmp_path: Path, migrated_store: Path)
 )
 def test_a_run_may_stand_behind_the_verb(verb: str, name: str) -> None:
     assert cli._parse([verb, "abc"])[name] == "abc"
-    with pytest.raises(ParameterError, match="is named twice"):
-        cli._parse([verb, "abc", f"--{name.replace('_', '-')}", "def"])
+    refuses("is named twice", cli._parse, [verb, "abc", f"--{name.replace('_', '-')}", "def"])
 
 
 def test_the_next_port_is_taken_if_one_is_not_free() -> None:
@@ -241,15 +238,14 @@ def test_the_next_port_is_taken_if_one_is_not_free() -> None:
         assert first.server_port < second.server_port <= first.server_port + 20
 
 
-def test_client_is_that_of_the_server(studied: tuple[Place, str, str]) -> None:
+def test_client_is_that_of_the_server(studied: Studied) -> None:
     place, done, going = studied
     assert [run.info.run_id for run in viewing.studies_of(MlflowClient(place.uri))] == [going, done]
 
 
-def test_a_paper_gets_its_sentence(studied: tuple[Place, str, str]) -> None:
-    place, done, _ = studied
-    with place.entered():
-        text = view(done, cite=True).summary()
+def test_a_paper_gets_its_sentence(studied: Studied) -> None:
+    _, done, _ = studied
+    text = view(done, cite=True).summary()
     assert text.startswith("Over ")
     assert r"\begin{tabular}" in text
     assert "@inproceedings{pecher2024sensitivity" in text

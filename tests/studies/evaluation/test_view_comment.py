@@ -19,13 +19,14 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.evaluation.view import view
 
 pytestmark = pytest.mark.slow
+Studied = tuple[Place, dict[str, Any], str]
 
 NAMED: dict[str, Any] = {"approach": "synthetic", "executor": "inline"}
 SIZES = {"investigation_runs": 2, "mitigation_runs": 2, "golden_runs": 6}
 
 
 @pytest.fixture(scope="module")
-def studied(migrated_store: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Place, dict[str, Any], str]:
+def studied(migrated_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Studied:
     """Give a place with one study of each kind, what they returned, and what the gate wrote to stderr."""
     place = sqlite_place(migrated_store, tmp_path_factory.mktemp("comment") / "place")
     lines: list[str] = []
@@ -49,7 +50,7 @@ def studied(migrated_store: Path, tmp_path_factory: pytest.TempPathFactory) -> t
     return place, results, "\n".join(lines)
 
 
-def written(studied: tuple[Place, dict[str, Any], str], kind: str, folder: Path) -> tuple[str, str, str]:
+def written(studied: Studied, kind: str, folder: Path) -> tuple[str, str, str]:
     """Return comment, title of the badge, and what the command prints."""
     place, results, _ = studied
     with place.entered():
@@ -60,9 +61,7 @@ def written(studied: tuple[Place, dict[str, Any], str], kind: str, folder: Path)
     return (folder / "a.md").read_text(encoding="utf-8"), title[1], found.summary()
 
 
-def test_a_gate_has_before_after_interval_verdict_cost_and_a_picture(
-    studied: tuple[Place, dict[str, Any], str], tmp_path: Path
-) -> None:
+def test_a_gate_has_before_after_interval_verdict_cost_and_a_picture(studied: Studied, tmp_path: Path) -> None:
     comment, badge, printed = written(studied, "gate", tmp_path)
     gate = studied[1]["gate"]
     answer, look = gate.answer, gate.answer.looks[-1]
@@ -82,7 +81,7 @@ def test_a_gate_has_before_after_interval_verdict_cost_and_a_picture(
     assert badge == f"{answer.metric}: {gate.decision}, {difference} points, {runs}"
 
 
-def test_seeds_have_a_badge(studied: tuple[Place, dict[str, Any], str], tmp_path: Path) -> None:
+def test_seeds_have_a_badge(studied: Studied, tmp_path: Path) -> None:
     comment, badge, printed = written(studied, "seeds", tmp_path)
     spread = studied[1]["seeds"].study.own
     text = f"{100 * spread.mean:.1f} ± {100 * spread.std:.1f}"
@@ -91,9 +90,7 @@ def test_seeds_have_a_badge(studied: tuple[Place, dict[str, Any], str], tmp_path
     assert printed.startswith("no verdict: ")
 
 
-def test_an_investigation_has_the_spread_of_its_golden_runs(
-    studied: tuple[Place, dict[str, Any], str], tmp_path: Path
-) -> None:
+def test_an_investigation_has_the_spread_of_its_golden_runs(studied: Studied, tmp_path: Path) -> None:
     comment, badge, _ = written(studied, "investigation", tmp_path)
     analysis = studied[1]["investigation"].analysis
     golden = analysis.importances["data_order"].golden
@@ -102,7 +99,7 @@ def test_an_investigation_has_the_spread_of_its_golden_runs(
     assert "| data_order | " in comment
 
 
-def test_a_comparison_has_every_pair(studied: tuple[Place, dict[str, Any], str], tmp_path: Path) -> None:
+def test_a_comparison_has_every_pair(studied: Studied, tmp_path: Path) -> None:
     comment, badge, printed = written(studied, "compare", tmp_path)
     (pair,) = studied[1]["compare"].comparison.differences
     second, first = (f"{100 * mean:.2f}" for mean in reversed(pair.means))
@@ -111,9 +108,7 @@ def test_a_comparison_has_every_pair(studied: tuple[Place, dict[str, Any], str],
     assert f": {pair.verdict}, " in badge
 
 
-def test_the_script_finds_the_run_in_what_a_study_says(
-    studied: tuple[Place, dict[str, Any], str], tmp_path: Path
-) -> None:
+def test_the_script_finds_the_run_in_what_a_study_says(studied: Studied, tmp_path: Path) -> None:
     _, results, said = studied
     job = Job(tmp_path, {})
     job.program("mlflow-l3d", 'echo "$2" > seen; echo "### x" > "$4"; echo "worse: $4"')
@@ -132,7 +127,7 @@ def test_the_script_finds_the_run_in_what_a_study_says(
     ],
 )
 def test_mistakes_are_one_line(
-    studied: tuple[Place, dict[str, Any], str], options: dict[str, Any], line: str, tmp_path: Path, monkeypatch: Any
+    studied: Studied, options: dict[str, Any], line: str, tmp_path: Path, monkeypatch: Any
 ) -> None:
     place, results, _ = studied
     monkeypatch.chdir(tmp_path)

@@ -23,6 +23,7 @@ import pandas as pd
 import pytest
 from mlflow.entities import Feedback
 from mlflow.genai.scorers import scorer
+from refusals import fails, refuses
 from stores import copy_store
 
 import mlflow_l3d
@@ -54,6 +55,12 @@ def loads_its_prompt(q: int) -> str:
 def styled(q: int, style: str) -> str:
     repeat = calls.count("app", asked=f"{style} {q}")
     return f"1 {repeat} {q}"
+
+
+def investigated(*scorers: Any, rows: int = 2, **more: Any) -> Any:
+    """Investigate an app of one style on few rows."""
+    given = {"factors": {"style": ["a"]}, **more}
+    return genai.investigate(styled, apps.rows(rows), scorers or [apps.length], progress=False, **given)
 
 
 @pytest.fixture
@@ -176,6 +183,7 @@ def test_report_and_load_say_the_same(at_study: tuple[Any, Counter[str]]) -> Non
     assert compared.pairs[0].record.difference == pytest.approx(means["qa/1"] - means["qa/2"])
 
 
+@pytest.mark.slow
 def test_levels_are_compared_as_a_few_lines_do_and_rows_that_change_have_their_numbers(
     at_study: tuple[Any, Counter[str]],
 ) -> None:
@@ -219,8 +227,7 @@ def test_annotations_are_written_once_and_only_if_asked_for(at_study: tuple[Any,
     assert genai.annotate(result.run_id) == 0
     runs = [run.info.run_id for run in cells()["FINISHED"] if run.data.tags[names.PHASE] == "judgements"]
     assert len(read_judged(mlflow.MlflowClient(), *runs).table) == 12 * 3
-    with pytest.raises(ParameterError, match=r"is not a run of mlflow_l3d\.genai\.investigate\."):
-        genai.annotate(runs[0])
+    refuses(r"is not a run of mlflow_l3d\.genai\.investigate\.", genai.annotate, runs[0])
 
 
 @pytest.mark.slow
@@ -321,39 +328,34 @@ def test_after_an_interrupt_finished_cells_count_and_no_run_is_left_open(
 
 @pytest.mark.slow
 def test_a_budget_stops_between_cells_and_the_same_call_continues(place: str) -> None:
-    given = {"style": ["a", "b"], "judge": [apps.judge("strict")]}
-    with pytest.raises(ParameterError, match=r"^budget=1 cells: allows no judgement"):
-        genai.investigate(styled, apps.rows(2), [], given, budget=1, progress=False)
-    with pytest.raises(ParameterError, match=r"^budget=3 requests: allows no judgement"):
-        genai.investigate(styled, apps.rows(2), [], given, budget="3 requests", progress=False)
+    def investigate(**budget: Any) -> Any:
+        given = {"style": ["a", "b"], "judge": [apps.judge("strict")]}
+        return genai.investigate(styled, apps.rows(2), [], given, progress=False, **budget)
+
+    refuses(r"^budget=1 cells: allows no judgement", investigate, budget=1)
+    refuses(r"^budget=3 requests: allows no judgement", investigate, budget="3 requests")
     assert cells() == {}, "no answer was paid that nobody may judge"
-    part = genai.investigate(styled, apps.rows(2), [], given, budget=3, progress=False)
+    part = investigate(budget=3)
     assert (part.computed, part.reused, part.missing) == (3, 0, 1)
     assert "left out 1 of 4 cells: the same call continues" in part.summary()
-    none = genai.investigate(styled, apps.rows(2), [], given, budget="1 requests", progress=False)
+    none = investigate(budget="1 requests")
     assert (none.computed, none.reused, none.missing) == (0, 3, 1)  # the last one takes two
-    rest = genai.investigate(styled, apps.rows(2), [], given, progress=False)
+    rest = investigate()
     assert (rest.computed, rest.reused, rest.missing) == (1, 3, 0)
 
 
 @pytest.mark.slow
 def test_answers_that_somebody_deleted_are_asked_for_again(place: str) -> None:
-    def investigate() -> Any:
-        calls.CALLS.clear()
-        return genai.investigate(styled, apps.rows(2), [apps.length], {"style": ["a"]}, progress=False)
-
-    trace_id = investigate().to_frame()["answer"].iloc[0]
+    trace_id = investigated().to_frame()["answer"].iloc[0]
     mlflow.MlflowClient().delete_traces("0", trace_ids=[trace_id])
-    assert investigate().computed == 2
+    calls.CALLS.clear()
+    assert investigated().computed == 2
     assert calls.CALLS == {"app": 2, "length": 2}
 
 
 @pytest.mark.slow
 def test_an_investigation_of_the_same_app_and_data_runs_alone(place: str) -> None:
-    def investigate() -> Any:
-        return genai.investigate(styled, apps.rows(2), [apps.length], {"style": ["a"]}, progress=False)
-
-    investigate()
+    investigated()
     key = cells()["FINISHED"][0].data.tags[names.CONTEXT_KEY]
     path = open_claims(mlflow.MlflowClient(place), "0", "genai-0")._path
     claim = f"""
@@ -365,25 +367,21 @@ print(claims.lock({key!r}), flush=True)
 sys.stdin.read()
 """
     with subprocess.Popen([sys.executable, "-c", claim], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
-        assert other.stdout is not None
         assert other.stdout.readline() == b"True\n"
-        with pytest.raises(L3DError, match=r"^Another process or thread investigates this app on these data: wait"):
-            investigate()
+        fails(r"^Another process or thread investigates this app on these data: wait", investigated)
         other.communicate()
     in_a_thread = open_claims(mlflow.MlflowClient(place), "0", "genai-0")
     assert in_a_thread.lock(key)
-    with pytest.raises(L3DError, match=r"^Another process or thread investigates this app"):
-        investigate()
+    fails(r"^Another process or thread investigates this app", investigated)
     in_a_thread.close()
-    assert investigate().reused == 2
+    assert investigated().reused == 2
 
 
 @pytest.mark.slow
 def test_what_another_process_ends_while_a_call_begins_is_not_asked_for_again(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lock, others = Claims.lock, [lambda: mlflow_l3d.genai.investigate(*asked, {"style": ["a"]}, progress=False)]
-    asked: tuple[Any, ...] = (styled, apps.rows(2), [apps.length])
+    lock, others = Claims.lock, [investigated]
 
     def lock_after_another(claims: Claims, key: str, *, alone: bool = False) -> bool:
         if others:
@@ -391,7 +389,7 @@ def test_what_another_process_ends_while_a_call_begins_is_not_asked_for_again(
         return lock(claims, key, alone=alone)
 
     monkeypatch.setattr(Claims, "lock", lock_after_another)
-    found = genai.investigate(*asked, {"style": ["a"]}, progress=False)
+    found = investigated()
     assert (found.computed, found.reused) == (0, 2)
     assert calls.CALLS == {"app": 2, "length": 2}
 
@@ -433,8 +431,7 @@ def test_prompts_reach_an_unchanged_app_in_every_way_but_another_thread(place: s
     for load in by_client:
         assert answer_with(lambda load=load: load().template, prompts, 2) == "v2 {{q}} {{r}}"
     unused = r"^factors=prompt=ways/2: has no effect: "
-    with pytest.raises(ParameterError, match=unused):
-        answer_with(lambda: chat.format(q="x"), prompts, 2)
+    refuses(unused, answer_with, lambda: chat.format(q="x"), prompts, 2)
     with ThreadPoolExecutor(1) as pool, pytest.raises(ParameterError, match=unused):
         answer_with(lambda q: pool.submit(loaded_before, q).result(), prompts, 2, q="x")
     assert loaded_before("x") == "v1 x "  # as before
@@ -457,8 +454,7 @@ def test_a_prompt_that_is_a_parameter_is_passed_and_one_without_effect_is_an_err
         calls.count("deaf")
         return str(q)
 
-    with pytest.raises(ParameterError, match=error):
-        genai.investigate(deaf, apps.rows(9), [apps.length], {"prompt": ["prompts:/qa/1"]}, progress=False)
+    refuses(error, genai.investigate, deaf, apps.rows(9), [apps.length], {"prompt": ["prompts:/qa/1"]}, progress=False)
     assert len(cells()["FAILED"]) == 1
     assert calls.CALLS["deaf"] == 1
 
@@ -469,17 +465,14 @@ def test_what_always_fails_is_an_error_with_its_reason(place: str) -> None:
     def numpy_verdict(outputs: str) -> Any:
         return np.bool_(True) if mlflow.__version__ >= "3.18" and outputs == "" else np.array([1, 0])
 
-    def fails(q: int) -> str:
+    def broken(q: int) -> str:
         raise RuntimeError(f"no key {q}")
 
     with pytest.raises(L3DError, match=r"^predict_fn: failed on all 2 rows \(.*no key \d\)\. Correct it, or the data"):
-        genai.investigate(fails, apps.rows(2), [apps.length], progress=False)
-    with pytest.raises(L3DError, match=r"^scorers=numpy_verdict: failed on all 2 answers \(.*\)\. Correct"):
-        genai.investigate(styled, apps.rows(2), [numpy_verdict], {"style": ["a"]}, progress=False)
-    with pytest.raises(L3DError, match=r"^scorers=silent: returned nothing for all answers\."):
-        genai.investigate(styled, apps.rows(2), [silent], {"style": ["a"]}, progress=False)
-    with pytest.raises(L3DError, match=r"^scorers: none gave a number, yes or no\."):
-        genai.investigate(styled, apps.rows(1), [in_words], {"style": ["a"]}, progress=False)
+        genai.investigate(broken, apps.rows(2), [apps.length], progress=False)
+    fails(r"^scorers=numpy_verdict: failed on all 2 answers \(.*\)\. Correct", investigated, numpy_verdict)
+    fails(r"^scorers=silent: returned nothing for all answers\.", investigated, silent)
+    fails(r"^scorers: none gave a number, yes or no\.", investigated, in_words, rows=1)
     assert "RUNNING" not in cells()
 
 
@@ -491,8 +484,7 @@ def silent(outputs: str) -> None:
 def test_answers_without_a_trace_are_an_error(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     search = mlflow.search_traces
     monkeypatch.setattr(mlflow, "search_traces", lambda **given: search(**given)[1:])
-    with pytest.raises(L3DError, match=r"^predict_fn: only 1 of 2 answers have a trace on the server\. Check that "):
-        genai.investigate(styled, apps.rows(2), [apps.length], {"style": ["a"]}, progress=False)
+    fails(r"^predict_fn: only 1 of 2 answers have a trace on the server\. Check that ", investigated)
 
 
 @scorer
@@ -521,10 +513,7 @@ def hits(outputs: str) -> bool:
         ({"factors": {"row": [1]}}, r"factors=row=row: must be the name of a parameter"),
         ({"factors": {"style": "plain"}}, r"factors=style=plain: must be a list\."),
         ({"factors": {"style": ["a", "a"]}}, r"factors=style=a: is named twice"),
-        (
-            {"factors": {"style": [1, 1.0]}},
-            r"factors=style=1: is named twice",
-        ),
+        ({"factors": {"style": [1, 1.0]}}, r"factors=style=1: is named twice"),
         ({"factors": {"style": [True, 1]}}, r"factors=style=True: is named twice"),
         ({"factors": {"style": ["a"], "judge": apps.length}}, r"factors=judge=length: must be a list\."),
         ({"scorers": apps.length}, r"scorers=length: must be a list\."),
@@ -545,9 +534,7 @@ def hits(outputs: str) -> bool:
 def test_a_call_that_cannot_be_carried_out_is_one_line(given: dict[str, Any], line: str) -> None:
     calls.CALLS.clear()
     call = {"data": apps.rows(2), "scorers": [apps.length], "factors": {"style": ["a"]}, **given}
-    with pytest.raises(ParameterError, match=f"^{line}") as caught:
-        genai.investigate(styled, **call, progress=False)
-    assert "\n" not in str(caught.value)
+    refuses(f"^{line}", genai.investigate, styled, **call, progress=False)
     assert not calls.CALLS
 
 

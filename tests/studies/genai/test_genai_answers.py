@@ -13,6 +13,7 @@ import mlflow
 import numpy as np
 import pytest
 from mlflow.genai.scorers import Scorer, scorer
+from refusals import fails, refuses
 
 from mlflow_l3d import genai
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -68,8 +69,7 @@ def test_after_an_answer_that_is_refused_nobody_is_asked() -> None:
         calls.count("app")
         return 1, 2
 
-    with pytest.raises(L3DError, match=REFUSED):
-        genai.investigate(app, apps.rows(9), [apps.length], workers=1, version="1", progress=False)
+    fails(REFUSED, genai.investigate, app, apps.rows(9), [apps.length], workers=1, version="1", progress=False)
     assert calls.CALLS == {"app": 1}
 
 
@@ -165,10 +165,7 @@ def test_equal_rows_are_named_and_must_expect_the_same() -> None:
     result = genai.investigate(one_of, rows, [is_the_same], progress=False)
     assert "Equal inputs: 1 row of the data counted as a repeat of an earlier row." in result.notes
     rows[2]["expectations"] = {"e": 5}
-    with pytest.raises(
-        ParameterError, match=r"^data=row 2: has the inputs of row 0, but other expectations\. Give each "
-    ):
-        read_rows(rows)
+    refuses(r"^data=row 2: has the inputs of row 0, but other expectations\. Give each ", read_rows, rows)
     rows[2]["tags"] = {"l3d.row": "other"}
     assert len({row["tags"]["l3d.row"] for row in read_rows(rows)}) == 3
 
@@ -186,7 +183,5 @@ def test_runs_names_the_levels_that_there_are() -> None:
 
     result = genai.investigate(app, apps.rows(2), [Points()], {"n": [1, 2]}, progress=False)
     assert result.runs(n=1) == result.runs(n="1") == result.to_frame().query("n == '1'")["run_id"].unique().tolist()
-    with pytest.raises(ParameterError, match=r"^runs=n=3: must be one of 1, 2\.$"):
-        result.runs(n=3)
-    with pytest.raises(ParameterError, match=r"^runs=m: must be a column of the table: row, "):
-        result.runs(m=3)
+    refuses(r"^runs=n=3: must be one of 1, 2\.$", result.runs, n=3)
+    refuses(r"^runs=m: must be a column of the table: row, ", result.runs, m=3)

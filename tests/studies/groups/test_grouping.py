@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from groups_cases import grouped, sets
+from refusals import refuses
 
-from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.groups.numbers.grouping import canonical
 
 SEEDS = ["seed", "random_state", "svc__random_state", "random_seed", "data_seed", "seed_everything", "model.seed"]
@@ -129,8 +129,7 @@ def test_what_the_user_names_decides() -> None:
     by_rate = grouped(rows, group_by="lr", seed="noise")
     assert (by_rate.names, [*by_rate.ignored]) == (("lr=1", "lr=2"), ["params.depth"])
     assert len(grouped([{**row, "seed": "1"} for row in rows], seed="none").names) == 12
-    with pytest.raises(ParameterError, match=r"^group_by='params.rate': must be one that the runs have: params.depth"):
-        grouped(rows, group_by="rate")
+    refuses(r"^group_by='params.rate': must be one that the runs have: params.depth", grouped, rows, group_by="rate")
 
 
 def test_a_seed_that_is_the_same_in_all_runs_is_named() -> None:

@@ -13,7 +13,8 @@ import pandas as pd
 import pytest
 from groups_cases import add_run
 from mlflow import MlflowClient
-from run_helpers import Place, sqlite_place
+from refusals import refuses
+from run_helpers import Place
 from scipy import stats
 
 import mlflow_l3d
@@ -27,14 +28,13 @@ RATES = {"0.1": 0.80, "0.01": 0.70}
 
 
 @pytest.fixture
-def place(tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+def place(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
     monkeypatch.setattr("mlflow_l3d.report.page.Document.to_html", lambda *_, **__: "<html></html>")
-    return sqlite_place(migrated_store, tmp_path / "place")
+    return place
 
 
-def evaluated(place: Place, source: Any = "experiment:tuning", **options: Any) -> GroupsEvaluation:
-    with place.entered():
-        return evaluate_groups(source, **{"log": False, **options})
+def evaluated(source: Any = "experiment:tuning", **options: Any) -> GroupsEvaluation:
+    return evaluate_groups(source, **{"log": False, **options})
 
 
 def fill(place: Place) -> dict[str, list[str]]:
@@ -58,42 +58,32 @@ def contents(place: Place, run_ids: list[str]) -> list[Any]:
 def test_result_has_a_run_of_its_own_and_nothing_else_changes(place: Place) -> None:
     runs = [run_id for run_ids in fill(place).values() for run_id in run_ids]
     before = contents(place, runs)
-    first = evaluated(place, log=True)
+    first = evaluated(log=True)
     assert contents(place, runs) == before
-    again = evaluated(place, log=True)
+    again = evaluated(log=True)
     assert again.counts == first.counts == {"found": 6, "used": 6}
     pd.testing.assert_frame_equal(again.groups, first.groups)
     run = place.client.get_run(first.run_id)
     assert run.info.experiment_id == place.client.get_run(runs[0]).info.experiment_id
     assert (run.data.tags["l3d.role"], run.info.run_name, run.info.status) == ("groups", "luck in tuning", "FINISHED")
     files = {item.path for item in place.client.list_artifacts(first.run_id)}
-    assert files >= {
-        "groups.json",
-        "pairs.json",
-        "runs.json",
-        "settings.json",
-        "report.html",
-        "summary.svg",
-        "result.json",
-    }
-    tables = json.loads(run.data.tags["mlflow.loggedArtifacts"])
-    assert [each["path"] for each in tables] == ["groups.json", "pairs.json", "settings.json", "runs.json"]
+    tables = ["groups.json", "pairs.json", "settings.json", "runs.json"]
+    assert files >= {*tables, "report.html", "summary.svg", "result.json"}
+    assert [each["path"] for each in json.loads(run.data.tags["mlflow.loggedArtifacts"])] == tables
     assert run.data.tags["mlflow.note.content"].startswith("**lr=0.1 is better than lr=0.01 by 10.0 points.**")
     assert run.data.tags["mlflow.note.content"].count(f"{run.info.run_id}/artifacts/report.html)") == 1
     table = first.report().table
-    assert table is not None
     assert [row[1] for row in (table.head, *table.rows)] == ["verdict", "best mean", "worse than the best"]
     assert (run.data.metrics["groups"], run.data.metrics["pairs_different"]) == (2, 1)
     assert run.data.metrics["group_std"] == pytest.approx(0.01)
-    with place.entered():
-        assert mlflow_l3d.load(first.run_id).summary() == first.summary()
-        assert {run.info.run_id for run in studies_of(place.client)} == {first.run_id, again.run_id}
+    assert mlflow_l3d.load(first.run_id).summary() == first.summary()
+    assert {run.info.run_id for run in studies_of(place.client)} == {first.run_id, again.run_id}
 
 
 def test_tags_are_written_only_if_they_are_asked_for(place: Place) -> None:
     runs = fill(place)
     before = contents(place, runs["0.1"])
-    evaluated(place, log=True, tag=True)
+    evaluated(log=True, tag=True)
     tags = place.client.get_run(runs["0.1"][0]).data.tags
     ours = {name: value for name, value in tags.items() if name.startswith("l3d.")}
     luck = "test_acc: a difference of two runs below 6.08 points may be luck"
@@ -102,20 +92,16 @@ def test_tags_are_written_only_if_they_are_asked_for(place: Place) -> None:
         for name in ours:
             del other["data"]["tags"][name]
         assert one == other
-    assert evaluated(place).counts == {"found": 6, "used": 6}
-    with pytest.raises(ParameterError, match=r"^tag=true: writes to the runs, and log is false"):
-        evaluated(place, tag=True)
+    assert evaluated().counts == {"found": 6, "used": 6}
+    refuses(r"^tag=true: writes to the runs, and log is false", evaluated, tag=True)
 
 
 def test_runs_of_groups_whose_luck_is_not_known_get_no_tags(place: Place) -> None:
     fill(place)
     same = [add_run(place, {"lr": "0.5", "seed": 1}, {"test_acc": 0.5 + 0.01 * number}) for number in range(2)]
-    result = evaluated(place, log=True, tag=True)
-    assert result.groups.set_index("group")["luck"].isna().to_dict() == {
-        "lr=0.1": False,
-        "lr=0.01": False,
-        "lr=0.5": True,
-    }
+    result = evaluated(log=True, tag=True)
+    unknown = {"lr=0.1": False, "lr=0.01": False, "lr=0.5": True}
+    assert result.groups.set_index("group")["luck"].isna().to_dict() == unknown
     assert not [name for name in place.client.get_run(same[0]).data.tags if name.startswith("l3d.")]
 
 
@@ -129,7 +115,7 @@ def test_runs_that_do_not_count_are_counted(place: Place, monkeypatch: pytest.Mo
     add_run(place, {"lr": "0.1", "seed": 7}, {"test_acc": math.nan}, name="diverged")
     add_run(place, {"lr": "0.1", "seed": 8}, {"test_acc": math.inf})
     place.client.delete_run(add_run(place, {"lr": "0.1", "seed": 9}, {"test_acc": 0.1}))
-    result = evaluated(place)
+    result = evaluated()
     assert result.groups["runs"].tolist() == [3, 3]
     counts = {"found": 12, "used": 6, "without a score": 1, "failed": 1, "killed": 1, "running": 1}
     counts["with nan or inf as score"] = 2
@@ -145,18 +131,18 @@ def test_children_count_and_have_the_parameters_of_their_parents(place: Place) -
         middle = add_run(place, {}, {}, parent=parent)
         for seed in range(3):
             add_run(place, {"seed": seed}, {"test_acc": mean + 0.01 * seed}, parent=middle)
-    result = evaluated(place, metric="metrics.test_acc")
+    result = evaluated(metric="metrics.test_acc")
     assert result.groups["group"].tolist() == ["lr=0.1", "lr=0.01"]
     assert result.groups["mean"].tolist() == pytest.approx([0.81, 0.71])
     assert result.counts == {"found": 10, "used": 6, "with child runs": 4}
     children = [run.info.run_id for run in place.runs() if "seed" in run.data.params]
-    assert evaluated(place, children, metric="test_acc").groups.equals(result.groups)  # parents are read for parameters
+    assert evaluated(children, metric="test_acc").groups.equals(result.groups)  # parents are read for parameters
 
 
 @pytest.mark.parametrize(("step", "means"), [("last", [0.81, 0.71]), ("best", [0.9, 0.8]), ("0", [0.8, 0.7])])
 def test_steps(place: Place, step: str, means: list[float]) -> None:
     fill(place)
-    assert evaluated(place, step=step).groups["mean"].tolist() == pytest.approx(means)
+    assert evaluated(step=step).groups["mean"].tolist() == pytest.approx(means)
 
 
 def test_a_step_that_few_runs_have_and_stores_without_a_bulk_call(
@@ -168,22 +154,21 @@ def test_a_step_that_few_runs_have_and_stores_without_a_bulk_call(
     ]
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
-    result = evaluated(place, step="3")
+    result = evaluated(step="3")
     monkeypatch.delattr(SqlAlchemyStore, "get_metric_history_bulk")
-    pd.testing.assert_frame_equal(evaluated(place, step="3").groups, result.groups)
+    pd.testing.assert_frame_equal(evaluated(step="3").groups, result.groups)
     assert result.study.runs["run_id"].tolist() == longer
     assert result.counts["without a score"] == 6
-    with pytest.raises(ParameterError, match=r"^step=middle: must be last, best, or a whole number"):
-        evaluated(place, step="middle")
+    refuses(r"^step=middle: must be last, best, or a whole number", evaluated, step="middle")
 
 
-def test_filters_and_run_ids(place: Place) -> None:
+def test_filters_and_run_ids(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = fill(place)
-    place.variables["MLFLOW_EXPERIMENT_NAME"] = "tuning"  # type: ignore[index]
-    assert evaluated(place, "params.lr = '0.1'").groups["runs"].tolist() == [3]
-    assert evaluated(place, runs["0.01"]).groups["mean"].tolist() == pytest.approx([0.71])
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "tuning")
+    assert evaluated("params.lr = '0.1'").groups["runs"].tolist() == [3]
+    assert evaluated(runs["0.01"]).groups["mean"].tolist() == pytest.approx([0.71])
     experiment = place.client.get_experiment_by_name("tuning").experiment_id
-    assert len(evaluated(place, f"experiment:{experiment}").groups) == 2
+    assert len(evaluated(f"experiment:{experiment}").groups) == 2
 
 
 @pytest.mark.parametrize(
@@ -204,37 +189,28 @@ def test_filters_and_run_ids(place: Place) -> None:
 def test_sources_that_are_not_there(place: Place, source: Any, message: str) -> None:
     fill(place)
     with pytest.raises(ParameterError) as error:
-        evaluated(place, source)
+        evaluated(source)
     assert str(error.value).startswith(message)
 
 
 def test_the_score_is_of_test_data_and_may_be_in_per_cent(place: Place) -> None:
-    metrics = {
-        "train_acc": 99.0,
-        "val_acc": 81.0,
-        "test_acc": 80.0,
-        "test_acc_std": 1.0,
-        "epoch": 3.0,
-        "test_loss": 0.1,
-    }
+    metrics = {"train_acc": 99.0, "val_acc": 81.0, "test_acc_std": 1.0, "epoch": 3.0, "test_loss": 0.1}
     for seed in range(3):
         add_run(place, {"seed": seed}, {**metrics, "test_acc": 80.0 + seed})
-    result = evaluated(place)
+    result = evaluated()
     assert result.study.metric.name == "test_acc"
     assert result.groups["mean"].tolist() == pytest.approx([0.81])
     assert "The metric test_acc was chosen by its name. Others: " in result.summary()
-    assert evaluated(place, metric="test_loss").study.metric.greater_is_better is False
-    with pytest.raises(ParameterError, match=r"^metric='test_ac': must be one that finished runs have: .*'test_acc'"):
-        evaluated(place, metric="test_ac")
+    assert evaluated(metric="test_loss").study.metric.greater_is_better is False
+    refuses(r"^metric='test_ac': must be one that finished runs have: .*'test_acc'", evaluated, metric="test_ac")
     add_run(place, {"seed": 3}, {"test_acc": 0.83})
-    with pytest.raises(ParameterError, match=r"^metric=test_acc: 1 runs have a fraction, as .* and others .* per cent"):
-        evaluated(place)
+    refuses(r"^metric=test_acc: 1 runs have a fraction, as .* and others .* per cent", evaluated)
 
 
 def test_one_run_of_each_setting_says_what_to_do(place: Place) -> None:
     for rate in range(4):
         add_run(place, {"lr": rate}, {"accuracy": 0.5 + 0.1 * rate})
-    summary = evaluated(place).summary()
+    summary = evaluated().summary()
     assert summary.startswith("Every group has one run: how much of their differences is luck is not known.")
     assert "Next: No parameter looks like a seed." in summary
     assert "mlflow-l3d evaluate experiment:tuning --group-by=NAME" in summary
@@ -243,7 +219,7 @@ def test_one_run_of_each_setting_says_what_to_do(place: Place) -> None:
 def test_runs_of_this_package_do_not_count(done: tuple[Place, Investigation]) -> None:
     place, investigation = done
     with pytest.raises(ParameterError, match=r"^source=\(runs\): finds no finished run\. Runs of mlflow-l3d"):
-        evaluated(place, f"experiment:{place.client.get_run(investigation.run_id).info.experiment_id}")
+        evaluated(f"experiment:{place.client.get_run(investigation.run_id).info.experiment_id}")
 
 
 def predict(place: Place, folder: Path, name: str, predictions: np.ndarray, labels: np.ndarray, seed: int) -> None:
@@ -266,7 +242,7 @@ def test_predictions(place: Place, tmp_path: Path, name: str) -> None:
     answers = [np.where(rng.random(40) < 0.2, "cow", labels) for _ in range(3)]
     for seed, predictions in enumerate(answers):
         predict(place, tmp_path, name, predictions, labels, seed)
-    result = evaluated(place)
+    result = evaluated()
     [row] = result.groups.to_dict("records")
     pairs = [(answers[i] == answers[j]).mean() for i, j in ((0, 1), (0, 2), (1, 2))]
     right = np.array([each == labels for each in answers])
@@ -280,7 +256,7 @@ def test_predictions_of_other_examples_are_not_compared(place: Place, tmp_path: 
     for seed in range(3):
         labels = np.random.default_rng(seed).integers(2, size=40)
         predict(place, tmp_path, "predictions.csv", labels, labels, seed)
-    result = evaluated(place)
+    result = evaluated()
     assert result.groups["consistency"].isna().all()
     assert (
         "Predictions of all runs are not compared: its runs predict different examples, or in another order."
@@ -299,7 +275,7 @@ def test_each_table_is_read_once(place: Place, tmp_path: Path, monkeypatch: pyte
     predict(place, tmp_path, "predictions.csv", labels, labels, 0)
     for seed in range(1, 4):
         add_run(place, {"seed": seed}, {"accuracy": 0.5})
-    assert "Predictions of all runs are not compared: only one of its runs has them." in said(evaluated(place))
+    assert "Predictions of all runs are not compared: only one of its runs has them." in said(evaluated())
     assert len(read) == len({*read}) == 3 + 4  # of predictions.parquet the first three
 
 
@@ -311,7 +287,7 @@ def test_other_files_and_missing_values_cost_their_runs_only(place: Place, tmp_p
         rows = slice(0, 30 if seed == 0 else 40)
         predict(place, tmp_path, "predictions.csv", predictions[rows], labels[rows], seed)
     add_run(place, {"seed": 5}, {"accuracy": 0.5})
-    result = evaluated(place)
+    result = evaluated()
     assert result.groups["compared"].tolist() == [4]
     assert "Predictions of 2 runs of all runs are not compared: not of the same examples." in said(result)
     assert "compared by position" in said(result)
@@ -329,23 +305,21 @@ def test_the_direction_is_said_and_may_be_typed(place: Place, name: str, typed: 
     for model, mean in (("a", 0.1), ("b", 0.2)):
         for seed in range(3):
             add_run(place, {"model": model, "seed": seed}, {name: mean + 0.01 * seed})
-    result = evaluated(place, metric=f"{name}{typed}", log=True)
+    result = evaluated(metric=f"{name}{typed}", log=True)
     word, turned = ("Lower", "higher") if best == "a" else ("Higher", "lower")
     assert result.groups["group"].iloc[0] == f"model={best}"
     assert f"{word} {name} is better (else: --metric {name}:{turned})." in said(result)
-    with place.entered():
-        assert mlflow_l3d.load(result.run_id).summary() == result.summary()
+    assert mlflow_l3d.load(result.run_id).summary() == result.summary()
 
 
 def test_every_share_may_be_in_per_cent_but_not_in_both(place: Place) -> None:
     for seed in range(3):
         add_run(place, {"seed": seed}, {"success_rate": 80.0 + seed, "frame_rate": 120.0 + seed})
-    assert evaluated(place, metric="success_rate").groups["mean"].tolist() == pytest.approx([0.81])
-    assert evaluated(place, metric="frame_rate").groups["mean"].tolist() == [121]
-    assert "121.0" in evaluated(place, metric="frame_rate").summary()
+    assert evaluated(metric="success_rate").groups["mean"].tolist() == pytest.approx([0.81])
+    assert evaluated(metric="frame_rate").groups["mean"].tolist() == [121]
+    assert "121.0" in evaluated(metric="frame_rate").summary()
     add_run(place, {"seed": 3}, {"success_rate": 0.8})
-    with pytest.raises(ParameterError, match=r"^metric=success_rate: 1 runs have a fraction"):
-        evaluated(place, metric="success_rate")
+    refuses(r"^metric=success_rate: 1 runs have a fraction", evaluated, metric="success_rate")
 
 
 def test_trials_do_not_have_what_their_search_found(place: Place) -> None:
@@ -355,7 +329,7 @@ def test_trials_do_not_have_what_their_search_found(place: Place) -> None:
             add_run(
                 place, {"C": value, "random_state": seed}, {"mean_test_score": value / 2 + 0.01 * seed}, parent=parent
             )
-    result = evaluated(place, metric="mean_test_score")
+    result = evaluated(metric="mean_test_score")
     assert result.groups[["group", "runs"]].to_numpy().tolist() == [["C=1", 4], ["C=0.1", 4]]
     assert "4 runs with a score left out, whose child runs have one, too." in said(result)
 
@@ -363,18 +337,18 @@ def test_trials_do_not_have_what_their_search_found(place: Place) -> None:
 def test_last_steps_that_differ_are_said(place: Place) -> None:
     for seed in range(4):
         add_run(place, {"seed": seed}, {"accuracy": [0.5, 0.6, 0.7, 0.7 + 0.01 * seed][: 2 if seed == 3 else 4]})
-    assert "The last steps differ, from 1 to 3. One step for all: --step." in said(evaluated(place))
-    assert "The last steps differ" not in said(evaluated(place, step="1"))
+    assert "The last steps differ, from 1 to 3. One step for all: --step." in said(evaluated())
+    assert "The last steps differ" not in said(evaluated(step="1"))
 
 
 def test_runs_without_parameters_and_parents_in_a_circle(place: Place) -> None:
     runs = [add_run(place, {}, {"accuracy": 0.5 + 0.1 * number}) for number in range(4)]
-    assert evaluated(place).groups[["group", "runs"]].to_numpy().tolist() == [["all runs", 4]]
+    assert evaluated().groups[["group", "runs"]].to_numpy().tolist() == [["all runs", 4]]
     place.client.set_tag(runs[0], "mlflow.parentRunId", runs[0])
-    assert evaluated(place).counts == {"found": 4, "used": 4}
+    assert evaluated().counts == {"found": 4, "used": 4}
     for one, other in ((0, 1), (1, 0)):
         place.client.set_tag(runs[one], "mlflow.parentRunId", runs[other])
-    assert evaluated(place).counts == {"found": 4, "used": 2, "with child runs": 2}
+    assert evaluated().counts == {"found": 4, "used": 2, "with child runs": 2}
 
 
 @pytest.mark.slow
@@ -382,14 +356,12 @@ def test_equal_scores_and_the_next_step_after_tags(place: Place) -> None:
     for model in "ab":
         for seed in range(3):
             add_run(place, {"model": model, "seed": seed}, {"accuracy": 0.5})
-    result = evaluated(place, log=True, tag=True)
+    result = evaluated(log=True, tag=True)
     assert result.summary().startswith("All 6 runs have the same score")
     for model in "ab":
         for seed in range(3):
             add_run(place, {"model": model, "seed": seed + 5}, {"accuracy": 0.5 + 0.1 * (model == "a") + 0.001 * seed})
-    assert (
-        "Write to each run" not in evaluated(place, log=True, tag=True).summary().split("Next:")[1].split("Seeds:")[0]
-    )
+    assert "Write to each run" not in evaluated(log=True, tag=True).summary().split("Next:")[1].split("Seeds:")[0]
 
 
 def test_a_commit_that_moves_the_score_withholds_the_verdict(place: Place) -> None:
@@ -397,9 +369,9 @@ def test_a_commit_that_moves_the_score_withholds_the_verdict(place: Place) -> No
     for commit, mean in (("aaa", 0.7), ("bbb", 0.8)):
         for seed in range(4):
             add_run(place, {"seed": 10 * int(10 * mean) + seed}, {"accuracy": mean + 0.01 * seed}, tags={name: commit})
-    summary = evaluated(place).summary()
+    summary = evaluated().summary()
     assert summary.startswith(f"The score also moves with {name}: which group is better is not decided.")
-    by_commit = evaluated(place, group_by=f"tags.{name}")
+    by_commit = evaluated(group_by=f"tags.{name}")
     assert by_commit.groups["verdict"].tolist() == ["best", "better"]
     assert ", the only one tested." in by_commit.summary()
 
@@ -412,19 +384,18 @@ def test_an_autologged_experiment(place: Place, monkeypatch: pytest.MonkeyPatch)
     from sklearn.ensemble import RandomForestClassifier
 
     data, labels = make_classification(300, 10, n_informative=4, flip_y=0.2, random_state=0)
-    with place.entered():
-        mlflow.set_experiment("autologged")
-        mlflow.sklearn.autolog(log_models=False, log_datasets=False, log_post_training_metrics=True, silent=True)
-        try:
-            for depth in (1, 6):
-                for seed in range(4):
-                    with mlflow.start_run():
-                        forest = RandomForestClassifier(5, max_depth=depth, random_state=seed)
-                        forest.fit(data[:200], labels[:200]).score(data[200:], labels[200:])
-        finally:
-            mlflow.sklearn.autolog(disable=True)
-        result = evaluate_groups("experiment:autologged", log=False)
-        runs = mlflow.search_runs(experiment_names=["autologged"])
+    mlflow.set_experiment("autologged")
+    mlflow.sklearn.autolog(log_models=False, log_datasets=False, log_post_training_metrics=True, silent=True)
+    try:
+        for depth in (1, 6):
+            for seed in range(4):
+                with mlflow.start_run():
+                    forest = RandomForestClassifier(5, max_depth=depth, random_state=seed)
+                    forest.fit(data[:200], labels[:200]).score(data[200:], labels[200:])
+    finally:
+        mlflow.sklearn.autolog(disable=True)
+    result = evaluate_groups("experiment:autologged", log=False)
+    runs = mlflow.search_runs(experiment_names=["autologged"])
     score = f"metrics.{result.study.metric.name}"
     assert result.study.metric.name.startswith("RandomForestClassifier_score_")  # on the data after the training
     by_depth = runs.groupby("params.max_depth")[score].agg(["mean", "std", "count"])
@@ -434,7 +405,6 @@ def test_an_autologged_experiment(place: Place, monkeypatch: pytest.MonkeyPatch)
     table = runs.pivot(index="params.random_state", columns="params.max_depth", values=score)
     assert result.study.pairs["p"].tolist() == pytest.approx([stats.ttest_rel(table["1"], table["6"]).pvalue])
     assert result.study.seeds == ("params.random_state",)
-    assert isinstance(place.client, MlflowClient)
 
 
 TEXTS = np.array([f"text {at}" for at in range(60)])
@@ -447,7 +417,7 @@ def logged(place: Place, folder: Path, frames: list[pd.DataFrame], metric: str =
         run_id = add_run(place, {"seed": frame.attrs.get("seed", seed)}, {metric: 0.5 + 0.01 * seed})
         frame.to_csv(folder / "predictions.csv", index=False)
         place.client.log_artifact(run_id, str(folder / "predictions.csv"))
-    return evaluated(place)
+    return evaluated()
 
 
 def answers_of(seed: int) -> np.ndarray:
@@ -552,8 +522,8 @@ def test_a_run_that_lies_far_from_the_others_is_named(place: Place, groups: int)
     for model in range(groups):
         for seed in range(12 // groups):
             far = add_run(place, {"model": model, "seed": seed}, {"accuracy": 0.8 + 0.01 * rng.normal()})
-    assert "L3D013" not in said(evaluated(place))
+    assert "L3D013" not in said(evaluated())
     place.client.log_metric(far, "accuracy", 0.1 if groups == 1 else 0.76)
     score = "10.00" if groups == 1 else "76.00"
     words = f"Long tails (L3D013): run {far} of {'all runs' if groups == 1 else 'model=2'} scores {score}."
-    assert words in evaluated(place).summary().replace("\n    ", " ")
+    assert words in evaluated().summary().replace("\n    ", " ")

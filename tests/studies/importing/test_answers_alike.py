@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from refusals import fails, refuses
 from sklearn.metrics import f1_score
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.command.approach import Command
 from mlflow_l3d.approaches.command.written import Written, read
-from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.known import scores_of
 from mlflow_l3d.studies.importing import RecordedRun
 from mlflow_l3d.studies.importing.checking import checked, with_kinds
@@ -90,8 +90,6 @@ def commanded(frame: pd.DataFrame, folder: Path) -> list[dict[str, float]]:
         cell.seeds["seed"] = seed  # type: ignore[index]
         (outcome,) = session.run([cell])
         assert outcome.error is None, outcome.error
-        assert outcome.labels is not None
-        assert outcome.predictions is not None
         scores.append(scores_of(outcome.labels, outcome.predictions, classes=len(task.class_names)))
     return scores
 
@@ -165,8 +163,7 @@ def test_answers_that_are_none_of_the_labels_are_the_reason_given(labels, answer
     runs, problems, _ = imported(tmp_path / "runs.csv")
     assert runs == []
     assert all(reason in line for line in problems)
-    with pytest.raises(ParameterError, match=reason):
-        commanded(pd.concat([frame.assign(seed=seed) for seed in range(SEEDS)]), tmp_path)
+    refuses(reason, commanded, pd.concat([frame.assign(seed=seed) for seed in range(SEEDS)]), tmp_path)
 
 
 def test_the_kind_and_the_classes_can_be_said(tmp_path: Path):
@@ -254,8 +251,7 @@ def test_scores_without_predictions(columns: dict[str, Any], scores: dict[str, l
     ],
 )
 def test_scores_that_could_be_either_are_refused(columns: dict[str, Any], metric: str, why: str, tmp_path: Path):
-    with pytest.raises(L3DError, match=why):
-        imported(rows_of_scores(tmp_path / "scores.csv", seed=[1, 2], **columns), metric=metric)
+    fails(why, imported, rows_of_scores(tmp_path / "scores.csv", seed=[1, 2], **columns), metric=metric)
 
 
 def test_names_of_more_digits_than_python_reads_are_classes() -> None:

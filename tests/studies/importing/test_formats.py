@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from refusals import fails, refuses
 
-from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.errors import L3DError
 from mlflow_l3d.studies.importing import RecordedRun, flat
 from mlflow_l3d.studies.importing.checking import _scored, read_runs, with_kinds
 from mlflow_l3d.studies.importing.formats import FORMATS, apps, csv_file, tool_of
@@ -48,7 +49,6 @@ def test_lm_eval_multiple_choice():
         assert (run.task, run.kind) == ("reviews", "classification")
         assert run.settings["model"] == "SmolLM2-135M-Instruct"
         assert {run.settings["num_fewshot"], run.settings["fewshot_seed"]} <= {"1", "2", "4"}
-        assert run.predictions is not None
         right = run.predictions == run.labels
         assert right.tolist() == [line["acc"] == 1.0 for line in lines]
         assert run.scores["accuracy"] == right.mean()
@@ -112,7 +112,6 @@ def test_lm_eval_a_text_alone_is_right_where_its_accuracy_says_so(tmp_path: Path
         acc=lambda place: float(place % 2 == 0),
     )
     assert (*run.scores,) == ("accuracy", "log_likelihood")
-    assert run.predictions is not None
     assert (run.predictions == run.labels).mean() == run.scores["accuracy"]
 
 
@@ -129,7 +128,6 @@ def test_lm_eval_one_number_for_all_samples_is_taken_beside_the_answers(tmp_path
         tmp_path, metrics=lambda place: ["mcc"], mcc=lambda place: [0, 1], results={"reviews": {"mcc,none": 0.25}}
     )
     assert run.scores == {"mcc": 0.25}
-    assert run.predictions is not None
     assert _scored(run).scores["accuracy"] == (run.predictions == run.labels).mean()
     both = {"reviews": {"acc,none": 1.0, "mcc,none": 0.25}}
     run = _with_lines(tmp_path, metrics=lambda place: ["acc", "mcc"], mcc=lambda place: [0, 1], results=both)
@@ -158,7 +156,6 @@ def test_lm_eval_chooses_as_the_metric_does(tmp_path: Path, metric: str, wanted:
         filtered_resps=lambda place: [[str(log), "False"] for log in logs[place % 2] + alone[place % 2]],
         **{name: (lambda place, name=name: float(own[name][place % 2] == 0)) for name in own},
     )
-    assert run.predictions is not None
     assert run.predictions[:2].tolist() == own[metric.replace("auto", "acc")] == wanted
     assert run.scores["acc_norm"] == 0.0
     odd = _with_lines(tmp_path, acc=lambda place: 1.0)
@@ -198,16 +195,13 @@ def test_lm_eval_filters_are_runs_whatever_the_number_of_choices(tmp_path: Path,
 
 def test_lm_eval_broken_files_say_where(tmp_path: Path):
     path = lm_eval("reviews")[0]
-    with pytest.raises(L3DError, match=r"results_\S+, which has the settings, is not next to it"):
-        read("lm-eval", Path(shutil.copy(path, tmp_path)))
+    fails(r"results_\S+, which has the settings, is not next to it", read, "lm-eval", Path(shutil.copy(path, tmp_path)))
     shutil.copy(LOGS / "lm_eval" / path.name.replace("samples_reviews", "results").replace("jsonl", "json"), tmp_path)
     lines = path.read_text(encoding="utf-8").splitlines()
     (tmp_path / path.name).write_text("\n".join([*lines[:2], lines[2][:50]]), encoding="utf-8")
-    with pytest.raises(L3DError, match="line 3: is not JSON"):
-        read("lm-eval", tmp_path / path.name)
+    fails("line 3: is not JSON", read, "lm-eval", tmp_path / path.name)
     (tmp_path / path.name).write_text(lines[0] + '\n{"doc_id": 1}\n', encoding="utf-8")
-    with pytest.raises(L3DError, match="line 2: has no target"):
-        read("lm-eval", tmp_path / path.name)
+    fails("line 2: has no target", read, "lm-eval", tmp_path / path.name)
 
 
 def test_inspect():
@@ -266,8 +260,7 @@ def test_inspect_leaves_out_an_epoch_with_a_failed_sample(tmp_path: Path, monkey
 
 def test_inspect_a_number_of_a_dictionary_is_chosen():
     values = [{"judge": {"a": 1, "b": 0.5}}, {"judge": {"a": 0, "b": 0.5}}]
-    with pytest.raises(L3DError, match=r"Choose one of its numbers, --metric judge\.a or --metric judge\.b"):
-        inspected(values)
+    fails(r"Choose one of its numbers, --metric judge\.a or --metric judge\.b", inspected, values)
     assert inspected(values, "judge.a").scores == {"judge.a": 0.5, "judge.b": 0.5}
 
 
@@ -347,8 +340,7 @@ def test_csv_numbers_and_texts(tmp_path: Path):
 )
 def test_csv_says_which_column_is_wanted(tmp_path: Path, columns: list[str], named: dict[str, str], said: str):
     pd.DataFrame({name: range(8) for name in columns}).to_csv(tmp_path / "runs.csv", index=False)
-    with pytest.raises(L3DError, match=said):
-        read("csv", tmp_path / "runs.csv", **named)
+    fails(said, read, "csv", tmp_path / "runs.csv", **named)
 
 
 def test_a_folder_of_a_file_per_run_and_usual_names_of_columns_are_seeds_of_one_task(tmp_path: Path):
@@ -356,11 +348,8 @@ def test_a_folder_of_a_file_per_run_and_usual_names_of_columns_are_seeds_of_one_
         frame = pd.DataFrame({"id": [3, 4], "gold": ["a", "b"], "y_pred": ["a", "a"]})
         frame.to_csv(tmp_path / f"{name}.csv", index=False)
     runs = [run for path in sorted(tmp_path.iterdir()) for run in read("csv", path)]
-    assert [(run.task, run.settings) for run in runs] == [
-        ("bert", {"seed": "1"}),
-        ("bert", {"seed": "2"}),
-        (tmp_path.name, {"run": "7"}),
-    ]
+    expected = [("bert", {"seed": "1"}), ("bert", {"seed": "2"}), (tmp_path.name, {"run": "7"})]
+    assert [(run.task, run.settings) for run in runs] == expected
     assert [(run.ids.tolist(), run.labels.tolist()) for run in runs] == [(["3", "4"], ["a", "b"])] * 3
     assert [run.predictions.tolist() for run in runs] == [["a", "a"]] * 3
 
@@ -386,11 +375,9 @@ def test_promptfoo(tmp_path: Path):
     assert runs[0].examples == runs[1].examples
     rows[1] |= {"failureReason": 2, "error": "API error: 429"}
     (tmp_path / "out.json").write_text(json.dumps({"results": {"version": 3, "results": rows}}), encoding="utf-8")
-    with pytest.raises(L3DError, match=r"has no answer \(API error: 429\)"):
-        read("promptfoo", tmp_path / "out.json")
+    fails(r"has no answer \(API error: 429\)", read, "promptfoo", tmp_path / "out.json")
     (tmp_path / "out.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(L3DError, match="holds no results"):
-        read("promptfoo", tmp_path / "out.json")
+    fails("holds no results", read, "promptfoo", tmp_path / "out.json")
 
 
 AIRLINE = (
@@ -428,14 +415,12 @@ def test_tau_bench(tmp_path: Path):
     ]
     settings = pd.DataFrame([run.settings for run in runs])
     study = seeds_study(scores, pd.concat(tables), metric="accuracy", kind="multiple_choice", recorded=settings)
-    assert study.passes is not None
     assert study.passes["all_pass"].round(3).tolist() == [0.42, 0.273, 0.22, 0.2]
     assert study.metrics()["pass_hat_3"] == pytest.approx(0.22)
     assert "**20.0 %** of the examples are right in all 4 runs" in str(study_answers(study))
     del second[7]["reward_info"]
     file.write_text(json.dumps({"info": about, "simulations": second}), encoding="utf-8")
-    with pytest.raises(L3DError, match="task 7 of trial 0 has no reward"):
-        read("tau-bench", file)
+    fails("task 7 of trial 0 has no reward", read, "tau-bench", file)
 
 
 def test_settings_of_a_csv_file_show_no_private_folder(tmp_path: Path):
@@ -464,8 +449,7 @@ def test_trainer(tmp_path: Path):
     (run,) = with_kind(read("huggingface-trainer", folder / "trainer_state.json"))
     assert run.predictions.tolist() == [0, 0]  # type: ignore[union-attr]
     (folder / "trainer_state.json").write_text('{"log_history": []}', encoding="utf-8")
-    with pytest.raises(L3DError, match="has no evaluation"):
-        read("huggingface-trainer", folder / "trainer_state.json")
+    fails("has no evaluation", read, "huggingface-trainer", folder / "trainer_state.json")
 
 
 def test_the_tool_is_recognised_by_its_files(tmp_path: Path):
@@ -491,26 +475,20 @@ def test_the_tool_is_recognised_by_its_files(tmp_path: Path):
     scores.mkdir()
     shutil.copy(next(LOGS.glob("lm_eval/results_*.json")), scores)
     for refused in (lambda: tool_of(scores, "auto"), lambda: read_runs(scores, "lm-eval", {}, "auto")):
-        with pytest.raises(
-            ParameterError,
-            match=r"Use lm_eval --log_samples and name the folder of samples_\*\.jsonl, or write a CSV: seed,acc",
-        ):
-            refused()
+        why = r"Use lm_eval --log_samples and name the folder of samples_\*\.jsonl, or write a CSV: seed,acc"
+        refuses(why, refused)
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.md").write_text("", encoding="utf-8")
-    with pytest.raises(ParameterError, match=r"no file of a tool that is known\. Name the tool, --from lm-eval\|"):
-        tool_of(tmp_path / "notes", "auto")
+    refuses(r"no file of a tool that is known\. Name the tool, --from lm-eval\|", tool_of, tmp_path / "notes", "auto")
     for name, text in (("a.eval", ""), ("b.json", '{"evalId":')):
         (tmp_path / "notes" / name).write_text(text, encoding="utf-8")
-    with pytest.raises(ParameterError, match="files of inspect and promptfoo"):
-        tool_of(tmp_path / "notes", "auto")
+    refuses("files of inspect and promptfoo", tool_of, tmp_path / "notes", "auto")
     (tmp_path / "table.parquet").touch()
     assert tool_of(tmp_path / "table.parquet", "auto") == "csv"
 
 
 def test_unknown_columns_are_parameters():
-    with pytest.raises(ParameterError, match="columns"):
-        read("csv", LOGS / "none.csv", idd="x")
+    refuses("columns", read, "csv", LOGS / "none.csv", idd="x")
 
 
 def test_credentials_in_recorded_settings_are_hidden() -> None:
@@ -529,7 +507,6 @@ def test_runs_without_a_seed_that_score_alike_are_runs_of_their_own(columns: str
 
 def test_a_comma_of_thousands_is_no_decimal_one(tmp_path: Path) -> None:
     (tmp_path / "scores.csv").write_text('seed,perplexity\n1,"1,234"\n2,"2,345"\n', encoding="utf-8")
-    with pytest.raises(L3DError, match="1,234 in column perplexity may be a thousand or a decimal"):
-        csv_file.read(tmp_path / "scores.csv", {})
+    fails("1,234 in column perplexity may be a thousand or a decimal", csv_file.read, tmp_path / "scores.csv", {})
     (tmp_path / "scores.csv").write_text('seed,perplexity\n1,"0,816"\n2,"12,5"\n', encoding="utf-8")
     assert [run.scores["perplexity"] for run in csv_file.read(tmp_path / "scores.csv", {})] == [0.816, 12.5]

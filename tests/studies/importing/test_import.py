@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from run_helpers import Place, sqlite_place
+from refusals import fails, refuses
+from run_helpers import Place
 
 from mlflow_l3d import cli
-from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.errors import L3DError
 from mlflow_l3d.studies.comparison.run import compare
 from mlflow_l3d.studies.evaluation.run import evaluate
-from mlflow_l3d.studies.groups.numbers import GroupsStudy
 from mlflow_l3d.studies.importing.run import FilesEvaluation
-from mlflow_l3d.studies.seeds.numbers import SeedsStudy
 from mlflow_l3d.studies.seeds.results import SeedsEvaluation
 from mlflow_l3d.tracking.earlier.reader import known_document, read_investigation
 
@@ -25,15 +24,8 @@ LOGS = Path(__file__).parent / "logs" / "lm_eval"
 EXAMPLES = 40
 
 
-@pytest.fixture
-def place(tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    monkeypatch.chdir(tmp_path)
-    return sqlite_place(migrated_store, tmp_path / "place")
-
-
-def importing(place: Place, path: Path, **parameters: Any) -> FilesEvaluation:
-    with place.entered():
-        return evaluate(path, **{"from_": "csv", **parameters})
+def importing(path: Path, **parameters: Any) -> FilesEvaluation:
+    return evaluate(path, **{"from_": "csv", **parameters})
 
 
 def table(seed: int, shots: int = 0, model: str = "a") -> pd.DataFrame:
@@ -58,8 +50,7 @@ def scores(runs: FilesEvaluation | SeedsEvaluation) -> dict[str, float]:
 
 def cells_of(place: Place, runs: FilesEvaluation) -> tuple[pd.DataFrame, list[dict[str, str]]]:
     """Return the cells of a parent run as every study reads them, and the settings of each."""
-    with place.entered():
-        cells = read_investigation(runs.run_id, place.client).cells
+    cells = read_investigation(runs.run_id, place.client).cells
     recorded = known_document(place.client, runs.run_id, "investigation.json")["runs"]
     assert cells["cell_key"].tolist() == [each["cell_key"] for each in recorded]
     return cells, [each["settings"] for each in recorded]
@@ -67,41 +58,32 @@ def cells_of(place: Place, runs: FilesEvaluation) -> tuple[pd.DataFrame, list[di
 
 @pytest.mark.slow
 def test_logs_of_lm_eval_become_runs_that_evaluate_reads(place: Place):
-    with pytest.raises(ParameterError, match=r"runs of 2 tasks, capitals_text, reviews\. Name one"):
-        importing(place, LOGS, from_="lm-eval")
-    done = importing(place, LOGS, from_="lm-eval", task="reviews")
+    refuses(r"runs of 2 tasks, capitals_text, reviews\. Name one", importing, LOGS, from_="lm-eval")
+    done = importing(LOGS, from_="lm-eval", task="reviews")
     assert (done.written, done.skipped, done.problems) == (4, 0, ())
     study = done.study
-    assert isinstance(study, GroupsStudy)
     assert (study.groups["runs"].tolist(), study.seeds) == ([2, 2], ("params.fewshot_seed",))
     assert {*study.groups["group"]} == {"num_fewshot=1", "num_fewshot=4"}
     parent = place.client.get_run(done.run_id)
     assert parent.data.tags["l3d.state"] == "complete"
     assert parent.data.params["model"] == "SmolLM2-135M-Instruct"
     held, settings = cells_of(place, done)
-    assert sorted((each["num_fewshot"], each["fewshot_seed"]) for each in settings) == [
-        ("1", "1"),
-        ("1", "2"),
-        ("4", "1"),
-        ("4", "2"),
-    ]
+    every = [(shots, seed) for shots in "14" for seed in "12"]
+    assert sorted((each["num_fewshot"], each["fewshot_seed"]) for each in settings) == every
     lines = [
         json.loads(line)
         for path in LOGS.glob("samples_reviews_2*")
         for line in path.read_text(encoding="utf-8").splitlines()
     ]
     assert held["accuracy"].mean() == pytest.approx(np.mean([one["acc"] for one in lines]))
-    with place.entered():
-        again = evaluate(done.run_id)
-    assert isinstance(again, FilesEvaluation)
+    again = evaluate(done.run_id)
     assert scores(again) == pytest.approx(scores(done))
     assert "num_fewshot" in again.summary()
 
 
 @pytest.mark.slow
 def test_one_varying_seed_is_a_study_of_seeds(place: Place, tmp_path: Path):
-    done = importing(place, write(tmp_path / "logs", *(table(seed) for seed in (42, 52, 62))))
-    assert isinstance(done.study, SeedsStudy)
+    done = importing(write(tmp_path / "logs", *(table(seed) for seed in (42, 52, 62))))
     assert done.study.seeds == (42, 52, 62)
     assert done.study.recorded is None
     assert done.study.kind == "classification"
@@ -117,7 +99,7 @@ def test_what_is_broken_is_named_and_what_is_whole_is_written_once(place, tmp_pa
     broken[3]["label"] = 1 - broken[3]["label"]
     logs = write(tmp_path / "logs", *broken[:4], *whole[4:])
     (logs / "run-9.csv").write_text("nothing\n", encoding="utf-8")
-    first = importing(place, logs)
+    first = importing(logs)
     assert (first.written, first.exit_status) == (3, 1)
     said = dict(line.split(":", 1) for line in first.problems)
     assert "no column example_id" in said["run-9.csv"]
@@ -128,23 +110,21 @@ def test_what_is_broken_is_named_and_what_is_whole_is_written_once(place, tmp_pa
 
     write(logs, *whole)
     (logs / "run-9.csv").unlink()
-    second = importing(place, logs)
+    second = importing(logs)
     assert (second.written, second.skipped, second.exit_status) == (3, 3, 0)
     held, settings = cells_of(place, second)
     assert [each["seed"] for each in settings] == [*"012345"]
     assert held["run_id"].tolist() == [f"{second.run_id}/{number}" for number in range(1, 7)]
     assert {run.info.run_id for run in place.runs()} == {first.run_id, second.run_id}, "the parent holds its cells"
 
-    with place.entered():
-        assert cli.main(["evaluate", str(logs), "--from", "csv"]) == 0
+    assert cli.main(["evaluate", str(logs), "--from", "csv"]) == 0
     assert f"0 runs written, 6 there before\nMLflow run {second.run_id}" in capsys.readouterr().out
     write(logs, *whole, whole[0])
-    more = importing(place, write(logs, *whole, whole[0], table(7)))
+    more = importing(write(logs, *whole, whole[0], table(7)))
     assert (more.written, more.skipped) == (1, 6)
     assert "run-6.csv" in more.notes[0]
     assert cells_of(place, more)[0]["cell_key"].nunique() == 7
-    with place.entered():
-        assert scores(evaluate(more.run_id)) == pytest.approx(scores(more))
+    assert scores(evaluate(more.run_id)) == pytest.approx(scores(more))
 
 
 @pytest.mark.slow
@@ -155,12 +135,11 @@ def test_models_that_were_imported_are_compared_in_pairs_of_equal_settings(place
         run["prediction"] = answers[0].where(run["prediction"] == run["label"], answers[1])
         run["label"] = answers[0]
     logs = write(tmp_path / "logs", *runs)
-    parents = [importing(place, logs, only=f"model={model}") for model in ("a", "bb")]
+    parents = [importing(logs, only=f"model={model}") for model in ("a", "bb")]
     assert [parent.written for parent in parents] == [8, 8]
-    with place.entered():
-        compared = compare(runs=",".join(parent.run_id for parent in parents))
+    compared = compare(runs=",".join(parent.run_id for parent in parents))
     studies = [parent.study for parent in parents]
-    means = [study.runs["score"].mean() for study in studies if isinstance(study, GroupsStudy)]
+    means = [study.runs["score"].mean() for study in studies]
     assert f"{100 * abs(means[0] - means[1]):.1f}" in compared.summary()
     pairs = compared.report().sections[0].parts[0]
     shown = dict(zip(pairs.head, pairs.rows[0], strict=True))
@@ -183,8 +162,7 @@ def test_models_that_were_imported_are_compared_in_pairs_of_equal_settings(place
 )
 def test_a_parameter_that_is_not_allowed_is_one_line(place: Place, tmp_path: Path, parameters: Any, said: str):
     logs = write(tmp_path / "logs", table(0), table(1))
-    with pytest.raises(L3DError, match=said):
-        importing(place, **{"path": logs, **parameters})
+    fails(said, importing, **{"path": logs, **parameters})
     assert place.runs() == []
 
 
@@ -194,12 +172,11 @@ def test_runs_keep_their_pairs_when_their_parents_are_evaluated_again(place: Pla
     seeds = {"a": (0, 1, 2, 3), "bb": (2, 3, 4, 5)}
     runs = [table(seed, shots, model) for model in seeds for seed in seeds[model] for shots in (0, 4)]
     logs = write(tmp_path / "logs", *runs)
-    parents = [importing(place, logs, only=f"model={model}").run_id for model in seeds]
-    with place.entered():
-        before = compare(runs=parents)
-        for parent in parents:  # one alone, then both
-            evaluate(parent)
-            assert compare(runs=parents).metrics() == before.metrics()
+    parents = [importing(logs, only=f"model={model}").run_id for model in seeds]
+    before = compare(runs=parents)
+    for parent in parents:  # one alone, then both
+        evaluate(parent)
+        assert compare(runs=parents).metrics() == before.metrics()
 
 
 def test_a_file_that_may_not_be_read_is_one_line(place: Place, monkeypatch: pytest.MonkeyPatch):
@@ -212,4 +189,4 @@ def test_a_file_that_may_not_be_read_is_one_line(place: Place, monkeypatch: pyte
     Path("results.json").write_text("{}", encoding="utf-8")
     monkeypatch.setattr(Path, "open", denied)
     with pytest.raises(L3DError, match=r"^results\.json: cannot be read \(Permission denied\)\. Make it readable"):
-        importing(place, Path("results.json"), from_="auto")
+        importing(Path("results.json"), from_="auto")

@@ -80,18 +80,17 @@ def test_the_context_without_the_remedy_gives_the_keys_of_the_first_members() ->
 
 def test_it_is_compared_gated_and_swept_like_any_approach(place: Place) -> None:
     plain, vote = place.investigate(**COMMON), place.investigate(**COMMON, cure=VOTE)
-    with place.entered():
-        difference = compare(plain.run_id, vote.run_id).comparison.differences[0]
-        assert (difference.shared_runs, difference.second) == (
-            12,
-            "synthetic, vote of 3 over data_order and model_initialisation",
-        )
-        verdict = gate(baseline=plain.run_id, candidate=vote.run_id, most_runs=12, executor="inline")
-        assert verdict.run_id
-        candidate = gate(baseline=plain.run_id, candidate={"cure": VOTE}, most_runs=12, executor="inline")
-        assert candidate.run_id
-        ran = seeds("synthetic", approach="synthetic", cure=VOTE, seeds=3, executor="inline")
-        assert ran.run_id
+    difference = compare(plain.run_id, vote.run_id).comparison.differences[0]
+    assert (difference.shared_runs, difference.second) == (
+        12,
+        "synthetic, vote of 3 over data_order and model_initialisation",
+    )
+    verdict = gate(baseline=plain.run_id, candidate=vote.run_id, most_runs=12, executor="inline")
+    assert verdict.run_id
+    candidate = gate(baseline=plain.run_id, candidate={"cure": VOTE}, most_runs=12, executor="inline")
+    assert candidate.run_id
+    ran = seeds("synthetic", approach="synthetic", cure=VOTE, seeds=3, executor="inline")
+    assert ran.run_id
 
 
 def test_mistakes_are_one_line(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,8 +98,7 @@ def test_mistakes_are_one_line(place: Place, capsys: pytest.CaptureFixture[str])
         place.investigate(**COMMON, cure={"kind": "vote", "over": ["luck"], "members": 3})
     with pytest.raises(ParameterError, match=r"cure.over=data_split: draws other test examples for each member"):
         place.investigate(**COMMON, cure={"kind": "vote", "over": ["data_split"], "members": 3})
-    with place.entered():
-        status = cli.main(["investigate", "--approach", "synthetic", "--cure", '{"kind": "vote", "members": 3}'])
+    status = cli.main(["investigate", "--approach", "synthetic", "--cure", '{"kind": "vote", "members": 3}'])
     assert status != 0
     error = capsys.readouterr().err.strip()
     assert error.endswith("cure.over=(none): must name what differs between the members.")

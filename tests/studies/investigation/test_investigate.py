@@ -14,12 +14,13 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from refusals import refuses
 from run_helpers import CELLS, Place, assert_whole, copied, sqlite_place
 
 import mlflow_l3d
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.synthetic import Synthetic, fails
-from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.errors import L3DError
 from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.investigation.results import Investigation
 from mlflow_l3d.studies.investigation.run import investigate
@@ -47,9 +48,8 @@ def test_the_direction_of_a_named_metric_is_kept_and_recorded(
     factors = ["data_order", "model_initialisation"]
     approach = FunctionApproach(gap, name="gap", version="1", factors=factors, metrics=["gap"])
     sizes = {"investigation_runs": 2, "mitigation_runs": 2, "golden_runs": 3, "self_test": "skip"}
-    with place.entered():
-        found = investigate(approach=approach, metric=metric, executor="inline", **sizes)
-        again = evaluate(found.run_id)
+    found = investigate(approach=approach, metric=metric, executor="inline", **sizes)
+    again = evaluate(found.run_id)
     assert found.analysis.metric.greater_is_better == greater
     for name in ("importance.json", "investigation.json"):
         document = json.loads(place.download(found.run_id, name, tmp_path).read_text())
@@ -92,8 +92,7 @@ def test_cells_that_raise(place: Place, caplog: pytest.LogCaptureFixture) -> Non
     assert f"Continued by [run {again.run_id[:8]}]" in old["mlflow.note.content"]
     assert f"Continues [run {result.run_id[:8]}]" in new["mlflow.note.content"]
     assert "l3d.cells_of" not in new
-    with place.entered():
-        assert evaluate(again.run_id, log=False).analysis.metrics() == pytest.approx(again.analysis.metrics())
+    assert evaluate(again.run_id, log=False).analysis.metrics() == pytest.approx(again.analysis.metrics())
 
 
 @pytest.mark.slow
@@ -149,8 +148,7 @@ def test_golden_runs_are_shared_between_factors(done: tuple[Place, Investigation
     assert f"4 of its cells are children of {link}." in about["mlflow.note.content"]
     listed = pd.read_parquet(place.download(second.run_id, "cells.parquet", place.cache))
     assert listed["run_id"].tolist() == second.cells["run_id"].tolist()
-    with place.entered():
-        found = evaluate(second.run_id)
+    found = evaluate(second.run_id)
     assert link in place.client.get_run(second.run_id).data.tags["mlflow.note.content"]
     assert found.analysis.metrics() == pytest.approx(second.analysis.metrics(), rel=1e-12)
     assert found.analysis.metrics()["golden_std"] == first.analysis.metrics()["golden_std"]
@@ -315,6 +313,5 @@ def test_a_new_machine_takes_everything_from_the_server(half_done: Place, tmp_pa
 @pytest.mark.parametrize("given", ["soon", "-1", "nan"])
 def test_patience_must_be_a_number(place: Place, given: str) -> None:
     impatient = Place(place.uri, place.cache, {"L3D_UPLOAD_PATIENCE": given})
-    with pytest.raises(ParameterError, match="L3D_UPLOAD_PATIENCE"):
-        impatient.investigate()
+    refuses("L3D_UPLOAD_PATIENCE", impatient.investigate)
     assert place.runs() == []

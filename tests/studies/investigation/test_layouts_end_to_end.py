@@ -67,8 +67,7 @@ def direct(result: Investigation, cell: Cell) -> float:
 
 def assert_back_again(place: Place, result: Investigation) -> None:
     """Check that the tracking server alone gives the same numbers, and that the runs keep the contract."""
-    with place.entered():
-        again = evaluate(result.run_id, log=False).analysis
+    again = evaluate(result.run_id, log=False).analysis
     assert again.design == result.analysis.design == result.request.plan.design.name
     assert again.metrics() == pytest.approx(result.analysis.metrics(), rel=1e-12)
     assert early_stops(again) == early_stops(result.analysis)
@@ -187,8 +186,7 @@ def test_missing_cells_by_reml(place: Place) -> None:
     assert record.components.method == "reml"
     message = next(check.message for check in result.analysis.checks if check.code == "L3D002")
     assert "restricted maximum likelihood" in message
-    with place.entered():
-        dropped = evaluate(result.run_id, missing="anova", log=False).analysis.importances["data_order"]
+    dropped = evaluate(result.run_id, missing="anova", log=False).analysis.importances["data_order"]
     assert dropped.components.method == "anova"
     assert dropped.importance == record.importance  # the published score comes from complete rows in any case
     assert_back_again(place, result)
@@ -306,8 +304,7 @@ def test_design_auto_continues_what_an_earlier_command_began(place: Place) -> No
     assert (params["design"], params["resolved.design"]) == ("auto", "radial")
     assert "--design radial" in other.request.source(other.run_id).command()
     assert run(place, **common, root_seed=1).computed == 0
-    with place.entered():
-        assert plan(**TINY, **common).request.plan.design.name == "crossed"
-        points = plan_sweep(**TINY, **common, root_seed=[0, 1]).request.points
+    assert plan(**TINY, **common).request.plan.design.name == "crossed"
+    points = plan_sweep(**TINY, **common, root_seed=[0, 1]).request.points
     # One design for all points, that of the one that was begun as crossed.
     assert {point.plan.design.name for point in points} == {"crossed"}

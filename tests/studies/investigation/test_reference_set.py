@@ -111,7 +111,6 @@ def check_golden_consistency(place: Place, result: Investigation) -> None:
 def test_consistency_and_fragile_examples_use_it_and_scores_do_not(place: Place) -> None:
     result = investigated(place, factor="data_order", design="crossed")
     votes = result.analysis.examples
-    assert votes is not None
     shared = votes.frame.set_index("example_id").reindex(SPLITS[0].reference)
     assert (shared["runs"] == shared["runs"].max()).all()  # every run predicts it, and is wrong
     assert (shared["share_right"] == 0).all()
@@ -120,15 +119,13 @@ def test_consistency_and_fragile_examples_use_it_and_scores_do_not(place: Place)
     scores = golden_scores(result)
     assert scores.min() > 0.4
 
-    with place.entered():
-        again = mlflow_l3d.evaluate(result.run_id, log=False)
+    again = mlflow_l3d.evaluate(result.run_id, log=False)
     assert again.analysis.metrics() == result.analysis.metrics()
 
     run = parent_run(place.client, result.run_id)
     document = fetch_document(place.client, result.run_id, "investigation.json")
     runs = read_runs(place.client, Parent(run, document), named("accuracy"))
     answers = runs.predictions
-    assert answers is not None
     assert len(answers.label) == RUNS["golden_runs"] * TESTED
     right = np.bincount(answers.run, answers.label == answers.prediction) / TESTED
     np.testing.assert_allclose(right, scores)
@@ -136,8 +133,8 @@ def test_consistency_and_fragile_examples_use_it_and_scores_do_not(place: Place)
     side = recorded_side(place.client, "baseline", result.run_id)
     tables = [*side.predictions(place.client, RUNS["golden_runs"])]
     assert [len(table) for table in tables if table is not None] == [TESTED] * RUNS["golden_runs"]
-    with place.entered():  # it refuses predictions from which its metric does not follow
-        ablation = mlflow_l3d.ablation(result.run_id, rows=[3], columns=[3], test_sizes=[10], repeats=2)
+    # It refuses predictions from which its metric does not follow.
+    ablation = mlflow_l3d.ablation(result.run_id, rows=[3], columns=[3], test_sizes=[10], repeats=2)
     assert {*ablation.frame["test_examples"]} >= {10}
 
 
@@ -162,12 +159,10 @@ def test_numbers(place: Place) -> None:
 def test_seeds(place: Place) -> None:
     given = {**SIZES, "approach": approach(), "seeds": 4, "executor": "inline", "task_kind": "classification"}
     SPLITS.clear()
-    with place.entered():
-        study = mlflow_l3d.seeds(FRAME, **given)
-        again = mlflow_l3d.evaluate(study.run_id, log=False)
+    study = mlflow_l3d.seeds(FRAME, **given)
+    again = mlflow_l3d.evaluate(study.run_id, log=False)
     check_apart(SPLITS)
     assert study.study.scores["accuracy"].min() > 0.4
-    assert study.study.examples is not None
     assert len(study.study.examples.frame) == TESTED + REFERENCE
     assert again.studies[0].metrics() == study.study.metrics()
     bare = mlflow_l3d.seeds_study(
@@ -191,8 +186,7 @@ def test_a_search_is_scored_without_it(place: Place) -> None:
     searched = approach(hyperparameters={"rate": Hyperparameter(0.2, "share of right answers", 0.0, 1.0)})
     given = {name: value for name, value in SIZES.items() if name != "self_test"}
     SPLITS.clear()
-    with place.entered():
-        mlflow_l3d.search(FRAME, approach=searched, executor="inline", metric="accuracy", **given, **stages)
+    mlflow_l3d.search(FRAME, approach=searched, executor="inline", metric="accuracy", **given, **stages)
     tried, held_out = ([split for split in SPLITS if bool(len(split.reference)) is wanted] for wanted in (False, True))
     check_apart(held_out)
     assert {len(split.test) for split in tried} == {4}

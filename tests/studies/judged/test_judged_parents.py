@@ -8,10 +8,10 @@ from pathlib import Path
 import mlflow
 import pytest
 from evaluation_runs import exact, quick_evaluations, rows
+from refusals import refuses
 
 import mlflow_l3d
 from mlflow_l3d import genai
-from mlflow_l3d.errors import ParameterError
 
 pytestmark = pytest.mark.slow
 
@@ -43,8 +43,7 @@ def test_parents_are_compared_by_all_that_they_judged_and_known_by_the_app() -> 
     assert result.systems["half_right"] == "+".join(second.run_ids)
     record = result.pairs[0].record
     assert (record.difference, record.rows, record.repeats_first) == (0.5, len(DATA), 2)
-    with pytest.raises(ParameterError, match=f"mlflow-l3d view {first.run_id}"):
-        mlflow_l3d.evaluate(first.run_id)
+    refuses(f"mlflow-l3d view {first.run_id}", mlflow_l3d.evaluate, first.run_id)
     assert genai.compare(first.run_id, second.runs()).title == result.title
 
 

@@ -16,6 +16,7 @@ import pytest
 from evaluation_runs import evaluated, exact, fails_on_q2, judge, quick_evaluations, rows
 from mlflow import MlflowClient
 from mlflow.genai.scorers import scorer
+from refusals import refuses
 from stores import copy_store
 
 import mlflow_l3d
@@ -160,7 +161,6 @@ def test_the_better_system_is_the_subject(made: dict[str, str]) -> None:
     assert (record.verdict, record.rows, record.repeats_first, record.repeats_second) == ("worse", ROWS, 3, 1)
     assert result.report().headline == "b0 is better than a0 and 2 more by 58.3 points on exact."
     table = result.report().table
-    assert table is not None
     assert (str(table.rows[0][1]), str(table.rows[0][3])[:5]) == ("better", "+58.3")
     assert table.note.startswith("Verdict and difference: of b0")
     run = MlflowClient().get_run(result.run_id)
@@ -212,8 +212,7 @@ def test_smallest_effects_are_points_or_units(made: dict[str, str]) -> None:
     for effect, verdict in ((80, "equivalent"), (1, "undecided")):
         result = compare_judged(*runs, smallest_effect=effect, metric="exact", log=False)
         assert result.pairs[0].record.verdict == verdict
-    with pytest.raises(ParameterError, match="several units"):
-        compare_judged(*runs, smallest_effect=1, log=False)
+    refuses("several units", compare_judged, *runs, smallest_effect=1, log=False)
 
 
 def test_results_are_read_back_and_evaluations_stay_as_they_are(made: dict[str, str]) -> None:
@@ -262,8 +261,7 @@ def test_systems_whose_rows_all_tie(made: dict[str, str]) -> None:
 
 
 def test_runs_of_other_apps_are_no_repeats(made: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ParameterError, match="are of different apps, no repeats of one"):
-        evaluate_judged(of(made, "a0 same"))
+    refuses("are of different apps, no repeats of one", evaluate_judged, of(made, "a0 same"))
     assert evaluate_judged(of(made, "a0 a1"), log=False).notes == ()
     assert evaluate_judged(of(made, "first second"), log=False).notes == ()
     judged = read_judged(MlflowClient(), made["a0"], made["a1"])
@@ -277,21 +275,17 @@ def test_runs_of_other_apps_are_no_repeats(made: dict[str, str], monkeypatch: py
 
 
 def test_runs_without_numbers(made: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ParameterError, match="no such run"):
-        evaluate_judged(" ,")
+    refuses("no such run", evaluate_judged, " ,")
     judged = read_judged(MlflowClient(), made["first"])
     texts = replace(judged, table=judged.table.assign(value=float("nan")))
     monkeypatch.setattr("mlflow_l3d.studies.judged.run.read_judged", lambda client, *run_ids: texts)
-    with pytest.raises(ParameterError, match="has no judgement that is a number, yes or no"):
-        evaluate_judged(made["first"])
+    refuses("has no judgement that is a number, yes or no", evaluate_judged, made["first"])
 
 
 def test_compare_leaves_other_runs_to_investigations(made: dict[str, str]) -> None:
     plain = MlflowClient().create_run("0").info.run_id
-    with pytest.raises(ParameterError, match="is not an investigation"):
-        mlflow_l3d.compare(made["a0"], plain)
-    with pytest.raises(ParameterError, match="has no effect on evaluation runs"):
-        mlflow_l3d.compare(made["a0"], made["b0"], self_check=10)
+    refuses("is not an investigation", mlflow_l3d.compare, made["a0"], plain)
+    refuses("has no effect on evaluation runs", mlflow_l3d.compare, made["a0"], made["b0"], self_check=10)
 
 
 def test_one_row_has_no_interval(made: dict[str, str]) -> None:

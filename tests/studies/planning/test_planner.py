@@ -6,7 +6,7 @@ import json
 import math
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from refusals import refusal
+from refusals import fails, refusal, refuses
 from run_helpers import CELLS, SMALL, Place
 
 import mlflow_l3d
@@ -26,7 +26,6 @@ from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.planning.assurance import Outlook, optimal_columns
 from mlflow_l3d.designs import base as designs
 from mlflow_l3d.designs import design_named
-from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.report.numbers import rough_duration
 from mlflow_l3d.studies.base import expected_workers
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
@@ -65,9 +64,16 @@ def assumed_variances(total_index: float, main_share: float) -> VarianceComponen
     )
 
 
-def planned(place: Place, **parameters: Any) -> Plan:
-    with place.entered():
-        return plan(**{**SMALL, "executor": "inline", **parameters})
+def pilots(*names: str, outlook: Outlook, low: float = 0.0, high: float = 1.0) -> dict[str, FactorPilot]:
+    """Return factor -> what a pilot said of it, the same of all."""
+    return {name: FactorPilot(outlook, low, high, "x", same=True) for name in names or ("data_order",)}
+
+
+LARGE = Outlook(replace(assumed_variances(0.8, 0.5), rows=20, columns=10))
+
+
+def planned(**parameters: Any) -> Plan:
+    return plan(**{**SMALL, "executor": "inline", **parameters})
 
 
 def assembled(request: InvestigationRequest, pilot: Pilot) -> Plan:
@@ -88,7 +94,7 @@ def test_the_package_has_it() -> None:
 
 
 def test_nothing_is_known_and_nothing_is_trained(place: Place) -> None:
-    made = planned(place, **TWO)
+    made = planned(**TWO)
     assert (made.cells, made.cells_done, made.cells_to_compute) == (16, 0, 16)
     assert made.counts.fillna("").to_numpy().tolist() == [
         ["investigation", "data_order", 6, 0, 6],
@@ -113,7 +119,7 @@ def test_nothing_is_known_and_nothing_is_trained(place: Place) -> None:
 @pytest.mark.slow
 def test_what_is_done_is_free_and_says_what_a_cell_costs(done: tuple[Place, Investigation]) -> None:
     place, _ = done
-    made = planned(place, **BIGGER)
+    made = planned(**BIGGER)
     assert (made.cells, made.cells_done, made.cells_to_compute) == (20, 10, 10)
     assert made.counts["done"].tolist() == [6, 4]
     assert made.seconds_per_cell == pytest.approx(np.mean(durations(place)))
@@ -122,10 +128,10 @@ def test_what_is_done_is_free_and_says_what_a_cell_costs(done: tuple[Place, Inve
     table = made.designs.set_index("design")
     assert table["cells"].to_dict() == {"crossed": 20, "nested": 20, "radial": 8}
     assert table.loc["crossed", "hours"] == pytest.approx(2 * made.hours)
-    four = planned(place, executor="processes", workers=4, **BIGGER)
+    four = planned(executor="processes", workers=4, **BIGGER)
     assert (made.workers, four.workers) == (1, 4)
     assert four.hours == pytest.approx(made.hours / 4)
-    none = planned(place, pilot="none", **BIGGER)
+    none = planned(pilot="none", **BIGGER)
     assert (none.cells_done, none.cells_to_compute) == (10, 10)
     assert math.isnan(none.hours)
 
@@ -141,7 +147,7 @@ def test_a_cluster_is_not_taken_for_this_machine(executor: str, workers: Any, ex
 def test_a_budget_is_spent_where_it_says_most(done: tuple[Place, Investigation], tmp_path: Path) -> None:
     place, earlier = done
     scored = {"metric": "f1_macro", **BIGGER}
-    made = planned(place, budget="50 cells", **scored)
+    made = planned(budget="50 cells", **scored)
     best = made.projection[made.projection["best"]].iloc[0]
     answers = pd.read_parquet(place.download(earlier.run_id, "predictions.parquet", tmp_path))
     # Whatever they cost: as many examples as a test set can have, fewer than occur, and the runs that are paid for.
@@ -155,30 +161,29 @@ def test_a_budget_is_spent_where_it_says_most(done: tuple[Place, Investigation],
     assert " with 50 cells, each with 400 test examples." in words
     assert "What the budget says of the mean" in made.details()
     assert widest(text) <= 100
-    asked = planned(place, budget="1000 requests", **scored).projection
+    asked = planned(budget="1000 requests", **scored).projection
     assert (asked["runs"] == 1000 // asked["examples"]).all()
-    both = planned(place, budget="50 cells", **{**scored, "factor": "label_selection,model_initialisation"})
+    both = planned(budget="50 cells", **{**scored, "factor": "label_selection,model_initialisation"})
     assert both.pilot_run_id is None  # no factor in common, but golden runs with the same settings
     assert both.projection is not None
-    few = planned(place, budget="2 cells", **scored)
+    few = planned(budget="2 cells", **scored)
     assert few.projection is None
     assert "budget=2 cells: it does not pay for 3 cells" in few.notes[-1]
-    assert "pilot=run measures it" in planned(place, budget="1h", pilot="none", **BIGGER).notes[-1]
-    assert "comes from the approach itself" in planned(place, budget="50 cells", **BIGGER).notes[-1]
-    with pytest.raises(ParameterError, match="cells or requests"):
-        planned(place, budget="9 euros")
+    assert "pilot=run measures it" in planned(budget="1h", pilot="none", **BIGGER).notes[-1]
+    assert "comes from the approach itself" in planned(budget="50 cells", **BIGGER).notes[-1]
+    refuses("cells or requests", planned, budget="9 euros")
 
 
 @pytest.mark.slow
 def test_golden_runs_of_another_factor_are_done(done: tuple[Place, Investigation]) -> None:
-    made = planned(done[0], factor="label_selection")
+    made = planned(factor="label_selection")
     assert (made.cells_done, made.cells_to_compute) == (4, 6)
     assert made.counts["done"].tolist() == [0, 4]
     assert any("label_selection" in note for note in made.notes)
 
 
 def test_first_row_of_a_crossed_table_is_done_in_the_strategy_fixed(done: tuple[Place, Investigation]) -> None:
-    made = planned(done[0], design="fixed")
+    made = planned(design="fixed")
     assert (made.cells, made.cells_done, made.cells_to_compute) == (CELLS, 3 + 4, 3)
     assert made.factors["half_width"].isna().all()
     assert "is a baseline strategy without an interval" in " ".join(made.summary().split())
@@ -196,16 +201,16 @@ def test_a_cell_at_two_places_is_computed_once(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.slow
 def test_similar_runs_are_said_to_be_similar(done: tuple[Place, Investigation]) -> None:
     place, earlier = done
-    made = planned(place, hyperparameters="noise=0.2")
+    made = planned(hyperparameters="noise=0.2")
     assert made.cells_done == 0
     assert made.seconds_per_cell == pytest.approx(np.mean(durations(place)))
     assert "other settings differ" in made.cost_source
     assert made.pilot_run_id == earlier.run_id
     assert made.factors["pilot_same"].tolist() == [False]
     assert any("similar at best" in note for note in made.notes)
-    same = planned(place)
+    same = planned()
     assert not any("similar at best" in note for note in same.notes)
-    none = planned(place, hyperparameters="noise=0.2", pilot="none")
+    none = planned(hyperparameters="noise=0.2", pilot="none")
     assert math.isnan(none.seconds_per_cell)
     assert none.factors["total_index"].isna().all()
 
@@ -214,7 +219,7 @@ def test_similar_runs_are_said_to_be_similar(done: tuple[Place, Investigation]) 
 def test_variances_of_a_pilot_lead_to_the_numbers_of_the_analysis(place: Place) -> None:
     earlier = place.investigate(mitigation_runs=3, golden_runs=2, **TWO)
     asked = {"investigation_runs": 10, "mitigation_runs": 30, "half_width": 0.2, **TWO}
-    made, by_its_name = planned(place, **asked), planned(place, pilot=earlier.run_id, **asked)
+    made, by_its_name = planned(**asked), planned(pilot=earlier.run_id, **asked)
     pd.testing.assert_frame_equal(by_its_name.factors, made.factors)
     assert by_its_name.pilot_run_id == made.pilot_run_id == earlier.run_id
     for row in made.factors.to_dict("records"):
@@ -234,7 +239,6 @@ def test_variances_of_a_pilot_lead_to_the_numbers_of_the_analysis(place: Place) 
             assert [None if pd.isna(each) else each for each in found] == [needed.rows, needed.columns, needed.cells]
     designs = made.designs.set_index("design")
     for factor, record in earlier.analysis.importances.items():
-        assert record.components is not None
         outlook = Outlook.measured(record.components, CROSSED, CROSSED.estimate(record.table).without)
         width = design_named("nested").half_width(outlook, rows=30, columns=10, assurance=0.8)
         assert designs.loc["nested", f"half_width/{factor}"] == pytest.approx(width)
@@ -248,14 +252,14 @@ def test_variances_of_a_pilot_lead_to_the_numbers_of_the_analysis(place: Place) 
 def test_a_pilot_that_is_run_is_part_of_the_plan(place: Place, design: str) -> None:
     rows = {"investigation_runs": 10, "mitigation_runs": 12} if design == "radial" else {"mitigation_runs": 4}
     size: dict[str, Any] = {"investigation_runs": 4, "golden_runs": "auto", "design": design, **rows}
-    made = planned(place, pilot="run", **size)
+    made = planned(pilot="run", **size)
     assert made.cells_done == 18  # nine and nine: golden runs, or the swaps
     assert [run.info.run_id for run in place.parents()] == [made.pilot_run_id]
     assert made.seconds_per_cell == pytest.approx(np.mean(durations(place)))
     assert np.isfinite(made.factors["total_index"]).all()
     whole = place.investigate(**size)
     assert (whole.reused, whole.computed) == (made.cells_done, made.cells_to_compute)
-    after = planned(place, **size)
+    after = planned(**size)
     assert after.cells_to_compute == 0
     assert after.pilot_run_id == whole.run_id
 
@@ -293,7 +297,7 @@ def test_share_is_the_inverse_of_importance(logit: float) -> None:
 def test_the_half_width_of_a_plan_follows_from_the_variances_of_its_pilot(total_index: float, rows: int) -> None:
     request = specify({**SMALL, "mitigation_runs": rows})
     known = assumed_variances(total_index, 0.5)
-    table = factor_table(request, {"data_order": FactorPilot(Outlook(known), math.nan, math.nan, "x", same=True)}, 0.8)
+    table = factor_table(request, pilots(outlook=Outlook(known)), 0.8)
     assert table.loc[0, "half_width"] == pytest.approx(
         design_named("crossed").half_width(known, rows=rows, columns=3, assurance=0.8)
     )
@@ -302,7 +306,7 @@ def test_the_half_width_of_a_plan_follows_from_the_variances_of_its_pilot(total_
 @pytest.mark.parametrize(("columns", "small"), [(3, True), (40, False)])
 def test_a_small_pilot_promises_nothing(columns: int, small: bool) -> None:
     known = replace(assumed_variances(0.5, 1.0), rows=20, columns=columns)
-    pilot = Pilot(factors={"data_order": FactorPilot(Outlook(known), 0.2, 0.8, "x", same=True)})
+    pilot = Pilot(factors=pilots(outlook=Outlook(known), low=0.2, high=0.8))
     made = assembled(specify(SMALL), pilot)
     assert made.factors.loc[0, "pilot_enough"] == (not small)
     assert sum("is too small for a promise" in note for note in made.notes) == small
@@ -322,7 +326,7 @@ def test_a_small_pilot_promises_nothing(columns: int, small: bool) -> None:
 )
 def test_headline_says_whether_the_plan_is_exact_enough(share: float, half_width: float, words: str) -> None:
     variances = replace(assumed_variances(share, 0.5), rows=20, columns=10)
-    known = {"data_order": FactorPilot(Outlook(variances), 0, 1, "x", same=True)}
+    known = pilots(outlook=Outlook(variances))
     size: dict[str, Any] = {"investigation_runs": 10, "mitigation_runs": 20, "half_width": half_width}
     made = assembled(specify({**SMALL, **size, "executor": "inline"}), Pilot(seconds=1.0, factors=known))
     assert re.fullmatch(words, made.report().headline)
@@ -355,7 +359,6 @@ def test_the_advised_command_has_the_cells_that_the_advice_names(given: dict[str
     options = shlex.split(command.partition(" --")[2])
     typed = {name.strip("-").replace("-", "_"): value for name, value in zip(options[::2], options[1::2], strict=True)}
     again = assembled(specify(typed), Pilot(factors=known))
-    assert made.cheapest is not None
     assert again.cells == made.cheapest["cells_needed"]
     assert again.factors["half_width"].max() <= request.plan.half_width
 
@@ -377,8 +380,7 @@ def test_headline_without_a_pilot_and_without_an_interval() -> None:
 def test_the_advice_of_a_plan_is_what_its_table_says() -> None:
     """Not that of an investigation without a plan, which goes by the number of cells alone."""
     large = {**SMALL, **TWO, "investigation_runs": 10, "mitigation_runs": 20, "golden_runs": "auto", "half_width": 0.2}
-    outlook = Outlook(replace(assumed_variances(0.8, 0.5), rows=20, columns=10))
-    known = {name: FactorPilot(outlook, 0.5, 0.9, "x", same=True) for name in ("data_order", "label_selection")}
+    known = pilots("data_order", "label_selection", outlook=LARGE)
     request = specify(large)
     made = assembled(request, Pilot(factors=known))
     needed = made.designs.set_index("design")["cells_needed"].sort_values()
@@ -398,15 +400,10 @@ def test_the_advice_of_a_plan_is_what_its_table_says() -> None:
     ],
 )
 def test_a_plan_says_first_which_design_it_counts(given: dict[str, Any], why: str) -> None:
-    outlook = Outlook(replace(assumed_variances(0.8, 0.5), rows=20, columns=10))
-    known = {name: FactorPilot(outlook, 0.5, 0.9, "x", same=True) for name in ("data_order", "label_selection")}
+    known = pilots("data_order", "label_selection", outlook=LARGE)
     for pilot in (Pilot(), Pilot(factors=known)):
-        assert (
-            assembled(specify({**SMALL, "golden_runs": "auto", **given}), pilot)
-            .report()
-            .answers[0]
-            .lead.startswith(why)
-        )
+        report = assembled(specify({**SMALL, "golden_runs": "auto", **given}), pilot).report()
+        assert report.answers[0].lead.startswith(why)
 
 
 @pytest.mark.parametrize(
@@ -420,8 +417,7 @@ def test_a_plan_says_first_which_design_it_counts(given: dict[str, Any], why: st
 )
 def test_a_plan_lists_possible_designs_only(given: dict[str, Any], possible: list[str]) -> None:
     request = specify({**SMALL, **given})
-    outlook = Outlook(replace(assumed_variances(0.8, 0.5), rows=20, columns=10))
-    known = {name: FactorPilot(outlook, 0.5, 0.9, "x", same=True) for name in request.factors}
+    known = pilots(*request.factors, outlook=LARGE)
     for pilot in (Pilot(), Pilot(factors=known)):
         made = assembled(request, pilot)
         assert [*made.designs["design"]] == possible
@@ -431,9 +427,7 @@ def test_a_plan_lists_possible_designs_only(given: dict[str, Any], possible: lis
 
 def test_equal_scores_are_no_pilot() -> None:
     nothing = VarianceComponents("crossed", "anova", rows=3, columns=3, contributed=0.0, mitigated=0.0, main=0.0)
-    table = factor_table(
-        specify(SMALL), {"data_order": FactorPilot(Outlook(nothing), math.nan, math.nan, "x", same=True)}, 0.8
-    )
+    table = factor_table(specify(SMALL), pilots(outlook=Outlook(nothing)), 0.8)
     unknown = ["total_index", "half_width", "cells/crossed", "cells/nested", "cells/radial", "nested_optimum"]
     assert table[unknown].isna().all(axis=None)
 
@@ -452,7 +446,6 @@ def test_a_factor_that_no_radial_table_tells(second: float) -> None:
     [line] = [line for line in made.details().splitlines() if line.startswith("  radial")]
     if len(never) == 1:
         rows = design_named("radial").needed(0.02, outlooks["label_selection"], assurance=0.8).rows
-        assert rows is not None
         assert radial["cells_needed"] == 2 * rows
         assert radial["hours_needed"] == pytest.approx(2 * rows / 1000)
         assert f" {2 * rows}* " in line
@@ -473,7 +466,7 @@ def test_the_radial_design_tells_a_factor_that_explains_everything() -> None:
 
 
 def test_a_half_width_that_no_table_reaches() -> None:
-    known = {"data_order": FactorPilot(Outlook(assumed_variances(0.3, 1.0)), 0, 1, "x", same=True)}
+    known = pilots(outlook=Outlook(assumed_variances(0.3, 1.0)))
     made = assembled(specify({**SMALL, "half_width": 0.001}), Pilot(factors=known))
     notes = [note for note in made.notes if note.startswith("No ")]
     assert [note.split()[1] for note in notes] == ["crossed", "nested", "radial"]
@@ -481,7 +474,7 @@ def test_a_half_width_that_no_table_reaches() -> None:
 
 
 def test_the_legend_says_what_the_total_index_is() -> None:
-    known = {"data_order": FactorPilot(Outlook(assumed_variances(0.3, 1.0)), 0, 1, "x", same=True)}
+    known = pilots(outlook=Outlook(assumed_variances(0.3, 1.0)))
     words = " ".join(assembled(specify(SMALL), Pilot(factors=known)).details().split())
     assert "S_T (in the pilot): share of the variance that the factor causes, alone or in interactions" in words
 
@@ -491,25 +484,22 @@ def test_the_legend_says_what_the_total_index_is() -> None:
     [{"factor": "data_ordr"}, {"mitigation_runs": 1}, {"metric": "f2"}, {"executor": "inlin"}, {"half_width": 2}],
 )
 def test_errors_are_those_of_main(place: Place, wrong: dict[str, Any]) -> None:
-    assert refusal(planned, place, **wrong) == refusal(place.investigate, **wrong)
+    assert refusal(planned, **wrong) == refusal(place.investigate, **wrong)
 
 
 def test_a_pilot_that_is_not_there(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ParameterError, match=r"^pilot=atuo: no such run on the tracking server\. Use auto, none, run"):
-        planned(place, pilot="atuo")
+    refuses(r"^pilot=atuo: no such run on the tracking server\. Use auto, none, run", planned, pilot="atuo")
     options = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
-    with place.entered():
-        assert cli.main(["plan", *options, "--pilot=atuo"]) == 2
-        [line] = capsys.readouterr().err.strip().splitlines()
-        assert line.startswith("mlflow-l3d: error: pilot=atuo: no such run")
-        assert cli.main(["plan", *options]) == 0
+    assert cli.main(["plan", *options, "--pilot=atuo"]) == 2
+    [line] = capsys.readouterr().err.strip().splitlines()
+    assert line.startswith("mlflow-l3d: error: pilot=atuo: no such run")
+    assert cli.main(["plan", *options]) == 0
     assert "10 to compute" in capsys.readouterr().out
 
 
 def test_a_run_without_cells_is_no_pilot(place: Place) -> None:
     run = place.client.create_run("0")
-    with pytest.raises(ParameterError, match=f"^pilot={run.info.run_id}: has no child runs"):
-        planned(place, pilot=run.info.run_id)
+    refuses(f"^pilot={run.info.run_id}: has no child runs", planned, pilot=run.info.run_id)
 
 
 def project_run(place: Place, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -522,17 +512,13 @@ def project_run(place: Place, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_the_run_of_a_plan(done: tuple[Place, Investigation], monkeypatch: pytest.MonkeyPatch) -> None:
     place, _ = done
     run_id = project_run(place, monkeypatch)
-    made = planned(place, metric="f1_macro", budget="50 cells", **BIGGER)
+    made = planned(metric="f1_macro", budget="50 cells", **BIGGER)
     assert made.run_id == run_id
     run = place.client.get_run(run_id)
     assert run.info.status == "FINISHED"
     assert run.info.run_name.startswith("plan: data_order · synthetic")
-    assert {name: run.data.tags[f"l3d.{name}"] for name in ("role", "schema", "factor", "design")} == {
-        "role": "plan",
-        "schema": "1",
-        "factor": "data_order",
-        "design": "crossed",
-    }
+    tags = {"role": "plan", "schema": "1", "factor": "data_order", "design": "crossed"}
+    assert {name: run.data.tags[f"l3d.{name}"] for name in tags} == tags
     assert run.data.metrics == pytest.approx(made.metrics())
     assert {"plan_cells", "plan_hours", "expected_half_width/data_order"} <= set(run.data.metrics)
     artifacts = {entry.path for entry in place.client.list_artifacts(run_id)}
@@ -555,7 +541,7 @@ def test_the_run_of_a_plan(done: tuple[Place, Investigation], monkeypatch: pytes
 @pytest.mark.slow
 def test_a_pilot_does_not_take_the_run_of_the_plan(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     run_id = project_run(place, monkeypatch)
-    made = planned(place, pilot="run")
+    made = planned(pilot="run")
     [pilot] = place.parents()
     assert pilot.info.run_id == made.pilot_run_id != run_id
     assert place.client.get_run(run_id).info.status == "FINISHED"
@@ -563,8 +549,7 @@ def test_a_pilot_does_not_take_the_run_of_the_plan(place: Place, monkeypatch: py
 
 def test_a_failed_plan_fails_its_run(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     run_id = project_run(place, monkeypatch)
-    with pytest.raises(ParameterError, match=r"^pilot=nothing:"):
-        planned(place, pilot="nothing")
+    refuses(r"^pilot=nothing:", planned, pilot="nothing")
     run = place.client.get_run(run_id)
     assert run.info.status == "FAILED"
     assert run.data.tags["l3d.error"].startswith("pilot=nothing:")
@@ -573,23 +558,21 @@ def test_a_failed_plan_fails_its_run(place: Place, monkeypatch: pytest.MonkeyPat
 @pytest.mark.slow
 def test_joint_factors_have_metric_names_that_mlflow_takes(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {"factor": "data_order+label_selection", "mitigation_runs": 3}
-    planned(place, pilot="run", **given)
+    planned(pilot="run", **given)
     run_id = project_run(place, monkeypatch)
-    known = planned(place, **given).metrics()
+    known = planned(**given).metrics()
     assert "expected_half_width/label_selection-data_order" in known
     assert place.client.get_run(run_id).data.metrics == pytest.approx(known)
     assert not any("+" in name for name in known)
 
 
 def test_a_server_that_is_away(place: Place) -> None:
-    away = Place("http://127.0.0.1:9", place.cache)
-    made = planned(away)
-    assert (made.cells, made.cells_to_compute) == (CELLS, CELLS)
-    assert "Past runs could not be read" in made.summary()
-    calls: list[Callable[[], object]] = [lambda: planned(away, pilot="0" * 32), lambda: planned(away, pilot="run")]
-    for call in calls:
-        with pytest.raises(L3DError, match="MLFLOW_TRACKING_URI"):
-            call()
+    with Place("http://127.0.0.1:9", place.cache).entered():
+        made = planned()
+        assert (made.cells, made.cells_to_compute) == (CELLS, CELLS)
+        assert "Past runs could not be read" in made.summary()
+        for pilot in ("0" * 32, "run"):
+            fails("MLFLOW_TRACKING_URI", planned, pilot=pilot)
 
 
 @pytest.mark.parametrize(

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from refusals import refuses
 from run_helpers import Place, copied, sqlite_place
 
 from mlflow_l3d import Referee, cli, load, referee, seeds
 from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.evaluation.view import studies_of
-from mlflow_l3d.studies.referee.record import RefereeSession
 
 pytestmark = pytest.mark.slow
 
@@ -36,57 +37,56 @@ def begun(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tup
     baseline = place.investigate(golden_runs=12, hyperparameters=LOW).run_id
     with place.entered():
         session = referee(action="start", baseline=baseline, **FINE)
-    assert isinstance(session, RefereeSession)
     return place, baseline, session.run_id
 
 
 @pytest.fixture
-def place(begun: tuple[Place, str, str], tmp_path: Path) -> Place:
-    return copied(begun[0], tmp_path / "place")
+def place(begun: tuple[Place, str, str], tmp_path: Path) -> Iterator[Place]:
+    with copied(begun[0], tmp_path / "place").entered() as place:
+        yield place
 
 
 def test_what_is_better_is_kept_and_the_next_change_is_relative_to_it(
     place: Place, begun: tuple[Place, str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     _, baseline, session = begun
-    with place.entered():
-        command = ["referee", "judge", "--candidate", BETTER, "--executor", "inline"]
-        assert cli.main([*command, "--most-runs", "1"]) == 2
-        first = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
-        assert (first["verdict"], first["spent"]) == ("undecided", 1)
-        assert first["more"] > 0
-        assert cli.main(command) == 0
-        lines = capsys.readouterr().out.strip().splitlines()
-        answer = json.loads(lines[-1])
-        assert (answer["verdict"], answer["number"], answer["referee"]) == ("keep", 1, session)
-        assert lines[0].startswith("keep: a_label_selection=99")
-        assert answer["low"] > 0
-        # Its runs, those that decided and the fresh ones, are golden runs with the seeds of the baseline's.
-        own = {int(run.data.tags["l3d.index"]): run for run in golden(place)}
-        deciding = range(answer["runs"])
-        assert [*deciding] == [number for number in sorted(own) if number in deciding]
-        assert len(own) >= answer["runs"] + 2
-        theirs = {run.data.tags["l3d.index"]: run for run in place.cells(baseline) if "l3d.index" in run.data.tags}
-        seeds = {name: value for name, value in own[2].data.params.items() if name.startswith("seed.")}
-        assert {name: theirs["2"].data.params[name] for name in seeds} == seeds
-        # A change on top of it that changes little is rejected after a few runs; it keeps the champion's change.
-        assert cli.main(["referee", "judge", "--candidate", AFTER, "--executor", "inline", "--referee", session]) == 1
-        second = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
-        assert (second["verdict"], second["champion"]) == ("reject", KEPT)
-        assert golden(place, a_model_randomness="0.3")
-        # The same again is neither run nor counted again, also that of the champion.
-        judge = Referee.resume(executor="inline")
-        for again, verdict in ((AFTER, "reject"), (BETTER, "keep")):
-            repeated = judge.judge(again)
-            assert (repeated.verdict, repeated.spent) == (verdict, 0)
-        status = judge.status()
-        assert [each.verdict for each in status.course.systems] == ["", "keep", "reject"]
-        assert [look.runs for look in status.course.systems[1].looks] == [*range(1, answer["runs"] + 1)]
-        of_baseline, fresh = status.course.systems[0].scores, (answer["runs"], answer["runs"] + 1)
-        gains = [own[number].data.metrics["synthetic_score"] - of_baseline[number] for number in fresh]
-        assert status.course.path[0].confirmed == pytest.approx(sum(gains) / 2)
-        assert load(session).summary() == status.summary()
-        assert [run.data.tags["l3d.role"] for run in studies_of(place.client)] == ["referee", "investigation"]
+    command = ["referee", "judge", "--candidate", BETTER, "--executor", "inline"]
+    assert cli.main([*command, "--most-runs", "1"]) == 2
+    first = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    assert (first["verdict"], first["spent"]) == ("undecided", 1)
+    assert first["more"] > 0
+    assert cli.main(command) == 0
+    lines = capsys.readouterr().out.strip().splitlines()
+    answer = json.loads(lines[-1])
+    assert (answer["verdict"], answer["number"], answer["referee"]) == ("keep", 1, session)
+    assert lines[0].startswith("keep: a_label_selection=99")
+    assert answer["low"] > 0
+    # Its runs, those that decided and the fresh ones, are golden runs with the seeds of the baseline's.
+    own = {int(run.data.tags["l3d.index"]): run for run in golden(place)}
+    deciding = range(answer["runs"])
+    assert [*deciding] == [number for number in sorted(own) if number in deciding]
+    assert len(own) >= answer["runs"] + 2
+    theirs = {run.data.tags["l3d.index"]: run for run in place.cells(baseline) if "l3d.index" in run.data.tags}
+    seeds = {name: value for name, value in own[2].data.params.items() if name.startswith("seed.")}
+    assert {name: theirs["2"].data.params[name] for name in seeds} == seeds
+    # A change on top of it that changes little is rejected after a few runs; it keeps the champion's change.
+    assert cli.main(["referee", "judge", "--candidate", AFTER, "--executor", "inline", "--referee", session]) == 1
+    second = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    assert (second["verdict"], second["champion"]) == ("reject", KEPT)
+    assert golden(place, a_model_randomness="0.3")
+    # The same again is neither run nor counted again, also that of the champion.
+    judge = Referee.resume(executor="inline")
+    for again, verdict in ((AFTER, "reject"), (BETTER, "keep")):
+        repeated = judge.judge(again)
+        assert (repeated.verdict, repeated.spent) == (verdict, 0)
+    status = judge.status()
+    assert [each.verdict for each in status.course.systems] == ["", "keep", "reject"]
+    assert [look.runs for look in status.course.systems[1].looks] == [*range(1, answer["runs"] + 1)]
+    of_baseline, fresh = status.course.systems[0].scores, (answer["runs"], answer["runs"] + 1)
+    gains = [own[number].data.metrics["synthetic_score"] - of_baseline[number] for number in fresh]
+    assert status.course.path[0].confirmed == pytest.approx(sum(gains) / 2)
+    assert load(session).summary() == status.summary()
+    assert [run.data.tags["l3d.role"] for run in studies_of(place.client)] == ["referee", "investigation"]
     page = place.download(session, "report.html", tmp_path).read_text(encoding="utf-8")
     assert f"The champion is {KEPT[:37]}" in page
     assert "interim analysis" in page
@@ -107,71 +107,66 @@ def test_an_investigation_is_a_candidate_whose_golden_runs_are_taken_and_changes
     settings = {**LOW, **{f"a_{factor}": 99.0 for factor in FACTORS[:5]}}
     other = place.investigate(golden_runs=22, hyperparameters=settings).run_id
     cells = len(place.cells())
-    with place.entered():
-        judge = Referee.resume(executor="inline")
-        kept = judge.judge(other)
-        assert (kept.verdict, kept.candidate) == ("keep", KEPT)
-        scores = judge.status().course.systems[1].scores
-        golden = {int(run.data.tags["l3d.index"]): run for run in place.cells(other) if "l3d.index" in run.data.tags}
-        assert scores == {number: golden[number].data.metrics["synthetic_score"] for number in scores}
-        changed = judge.judge({"hyperparameters": {"a_model_randomness": 0.3}})
-        assert (changed.candidate, changed.champion) == ("a_model_randomness=0.3", KEPT)
-        # Only the baseline, beyond the runs that it had, and the change on top were trained.
-        of_baseline = judge.status().course.systems[0].scores
-        assert len(place.cells()) == cells + len(of_baseline) - 12 + changed.assessment.runs
-        # Without shared seeds scores from anywhere are compared as independent ones.
-        apart = Referee.start(baseline=begun[1], **{**FINE, "baseline_runs": 10, "shared_seeds": False})
-        lone = apart.judge({"name": "mine", "scores": {"2": 0.9, "3": 0.8}})
-        assert lone.verdict == "undecided"
-        assert apart.conduct.session.noise.estimate().correlation == 0
+    judge = Referee.resume(executor="inline")
+    kept = judge.judge(other)
+    assert (kept.verdict, kept.candidate) == ("keep", KEPT)
+    scores = judge.status().course.systems[1].scores
+    golden = {int(run.data.tags["l3d.index"]): run for run in place.cells(other) if "l3d.index" in run.data.tags}
+    assert scores == {number: golden[number].data.metrics["synthetic_score"] for number in scores}
+    changed = judge.judge({"hyperparameters": {"a_model_randomness": 0.3}})
+    assert (changed.candidate, changed.champion) == ("a_model_randomness=0.3", KEPT)
+    # Only the baseline, beyond the runs that it had, and the change on top were trained.
+    of_baseline = judge.status().course.systems[0].scores
+    assert len(place.cells()) == cells + len(of_baseline) - 12 + changed.assessment.runs
+    # Without shared seeds scores from anywhere are compared as independent ones.
+    apart = Referee.start(baseline=begun[1], **{**FINE, "baseline_runs": 10, "shared_seeds": False})
+    lone = apart.judge({"name": "mine", "scores": {"2": 0.9, "3": 0.8}})
+    assert lone.verdict == "undecided"
+    assert apart.conduct.session.noise.estimate().correlation == 0
 
 
 def test_scores_that_were_measured_elsewhere_are_judged_as_far_as_they_go(place: Place, tmp_path: Path) -> None:
-    with place.entered():
-        judge = Referee.resume()
-        of_baseline = judge.status().course.systems[0].scores
-        # All are better by 30 points or so, which a few runs show.
-        scores = {str(number): of_baseline[number] + 0.3 for number in range(5)}
-        few = {"name": "mine", "seeds": "shared", "scores": {"0": scores["0"]}}
-        early = judge.judge(few)
-        assert (early.verdict, early.assessment.runs, early.following) == ("undecided", 1, 1)
-        assert json.loads(early.to_json())["next"] == 1
-        (tmp_path / "mine.json").write_text(json.dumps({"seeds": "shared", "scores": scores}), encoding="utf-8")
-        kept = judge.judge(str(tmp_path / "mine.json"))
-        assert (kept.verdict, kept.number) == ("keep", 1)
-        assert kept.assessment.runs == 5  # two more confirm, after those of the baseline that decided
-        scores["10"] = 0.7
-        assert judge.judge({**few, "scores": scores}).following == 11
-        assert math.isnan(judge.status().course.path[0].confirmed)
-        more = {**few, "scores": {**scores, "11": 0.8}}
-        assert judge.judge(more).verdict == "keep"
-        course = judge.status().course
-        fresh = sum(course.systems[0].scores[number] for number in (10, 11))
-        assert course.path[0].confirmed == pytest.approx((0.7 + 0.8 - fresh) / 2)
-        with pytest.raises(ParameterError, match="no change of it can be trained"):
-            judge.judge(AFTER)
+    judge = Referee.resume()
+    of_baseline = judge.status().course.systems[0].scores
+    # All are better by 30 points or so, which a few runs show.
+    scores = {str(number): of_baseline[number] + 0.3 for number in range(5)}
+    few = {"name": "mine", "seeds": "shared", "scores": {"0": scores["0"]}}
+    early = judge.judge(few)
+    assert (early.verdict, early.assessment.runs, early.following) == ("undecided", 1, 1)
+    assert json.loads(early.to_json())["next"] == 1
+    (tmp_path / "mine.json").write_text(json.dumps({"seeds": "shared", "scores": scores}), encoding="utf-8")
+    kept = judge.judge(str(tmp_path / "mine.json"))
+    assert (kept.verdict, kept.number) == ("keep", 1)
+    assert kept.assessment.runs == 5  # two more confirm, after those of the baseline that decided
+    scores["10"] = 0.7
+    assert judge.judge({**few, "scores": scores}).following == 11
+    assert math.isnan(judge.status().course.path[0].confirmed)
+    more = {**few, "scores": {**scores, "11": 0.8}}
+    assert judge.judge(more).verdict == "keep"
+    course = judge.status().course
+    fresh = sum(course.systems[0].scores[number] for number in (10, 11))
+    assert course.path[0].confirmed == pytest.approx((0.7 + 0.8 - fresh) / 2)
+    refuses("no change of it can be trained", judge.judge, AFTER)
 
 
 def test_existing_runs_are_named_alone_and_must_have_the_same_test_set(
     place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with place.entered():
-        study = seeds(approach="synthetic", executor="inline", seeds=3).run_id
-        tuning = place.client.create_experiment("tuning")
-        for seed in range(3):
-            run_id = place.client.create_run(tuning).info.run_id
-            place.client.log_param(run_id, "seed", seed)
-            place.client.log_metric(run_id, "synthetic_score", 0.5 + 0.01 * seed)
-            place.client.set_terminated(run_id)
-        assert cli.main(["referee", "judge", "--candidate", "experiment:tuning", "--executor", "inline"]) == 2
-        lines = capsys.readouterr().out.strip().splitlines()
-        assert json.loads(lines[-1])["notes"] == ["Unpaired: these runs share no seeds with the baseline."]
-        assert "judge it again when about" in lines[1]
-        assert lines[-2].startswith("Unpaired: ")
-        judge = Referee.resume(executor="inline")
-        assert judge.judge({"runs": "experiment:tuning"}).number == 1
-        with pytest.raises(ParameterError, match=f"candidate={study}: must have the test set"):
-            judge.judge(study)
+    study = seeds(approach="synthetic", executor="inline", seeds=3).run_id
+    tuning = place.client.create_experiment("tuning")
+    for seed in range(3):
+        run_id = place.client.create_run(tuning).info.run_id
+        place.client.log_param(run_id, "seed", seed)
+        place.client.log_metric(run_id, "synthetic_score", 0.5 + 0.01 * seed)
+        place.client.set_terminated(run_id)
+    assert cli.main(["referee", "judge", "--candidate", "experiment:tuning", "--executor", "inline"]) == 2
+    lines = capsys.readouterr().out.strip().splitlines()
+    assert json.loads(lines[-1])["notes"] == ["Unpaired: these runs share no seeds with the baseline."]
+    assert "judge it again when about" in lines[1]
+    assert lines[-2].startswith("Unpaired: ")
+    judge = Referee.resume(executor="inline")
+    assert judge.judge({"runs": "experiment:tuning"}).number == 1
+    refuses(f"candidate={study}: must have the test set", judge.judge, study)
 
 
 def test_bad_input_is_refused_before_anything_is_recorded(begun: tuple[Place, str, str]) -> None:
@@ -188,15 +183,11 @@ def test_bad_input_is_refused_before_anything_is_recorded(begun: tuple[Place, st
     with begun[0].entered():
         judge = Referee.resume(executor="inline")
         for message, candidate in candidates.items():
-            with pytest.raises(ParameterError, match=message):
-                judge.judge(candidate)
+            refuses(message, judge.judge, candidate)
         assert len(judge.status().course.systems) == 1
-        with pytest.raises(ParameterError, match="must be what to change"):
-            referee(action="judge")
-        with pytest.raises(ParameterError, match=r"alpha=0\.1: has no effect on referee judge"):
-            referee(action="judge", candidate=AFTER, alpha=0.1)
-        with pytest.raises(ParameterError, match="must be the run of a session"):
-            referee(referee=begun[1])
+        refuses("must be what to change", referee, action="judge")
+        refuses(r"alpha=0\.1: has no effect on referee judge", referee, action="judge", candidate=AFTER, alpha=0.1)
+        refuses("must be the run of a session", referee, referee=begun[1])
         assert cli.main(["referee", "judge", "--candidate", "nonsense"]) == 3
 
 
@@ -204,38 +195,35 @@ def test_a_fresh_half_confirms_and_took_no_part_before(place: Place, capsys: pyt
     task: dict[str, Any] = {"golden_runs": 10, "metric": "accuracy", "hyperparameters": LOW, "test_selection": "fixed"}
     baseline = place.investigate(**task).run_id
     keys = {run.data.tags["l3d.cell_key"] for run in place.cells(baseline)}
-    with place.entered():
-        options = {**FINE, "smallest_effect": 10, "fresh_half": True}
-        judge = Referee.start(baseline=baseline, **options)
-        judged = judge.judge(BETTER)
-        assert judged.verdict == "keep"
-        status = judge.status()
-        table = predictions(place, baseline, 0)
-        # Half of each class, and the score that judges is the one of its half: computed here again, by hand.
-        source: Any = judge.conduct.source
-        fresh = source._halves._fresh
-        for _, of_class in table.groupby("label"):
-            assert abs(2 * of_class["example_id"].isin(fresh).sum() - len(of_class)) <= 1
-        right = table["prediction"].eq(table["label"])
-        first = right[~table["example_id"].isin(fresh)].mean()
-        assert status.course.systems[0].scores[0] == pytest.approx(first)
-        kept, base = status.course.systems[1], status.course.systems[0]
-        numbers = sorted(kept.fresh_half)
-        assert numbers == sorted(base.fresh_half) == [judged.assessment.runs, judged.assessment.runs + 1]
-        gains = [kept.fresh_half[number] - base.fresh_half[number] for number in numbers]
-        assert status.course.path[0].confirmed == pytest.approx(sum(gains) / 2)
-        assert json.loads(judged.to_json())["confirmed_on"] == "the fresh half"
-        assert json.loads(judged.to_json())["confirmed"] == pytest.approx(sum(gains) / 2)
-        assert "on the fresh half of the test examples" in " ".join(status.summary().split())
-        again = Referee.resume(executor="inline")
-        assert again.status().course.path == status.course.path
-        assert again.conduct.source._halves._fresh == fresh  # type: ignore[attr-defined]
-        with pytest.raises(ParameterError, match="cannot be scored on halves of the test examples"):
-            again.judge("experiment:Default")
-        with pytest.raises(ParameterError, match="scores without predictions"):
-            again.judge({"name": "mine", "seeds": "shared", "scores": {"2": 0.5}})
+    options = {**FINE, "smallest_effect": 10, "fresh_half": True}
+    judge = Referee.start(baseline=baseline, **options)
+    judged = judge.judge(BETTER)
+    assert judged.verdict == "keep"
+    status = judge.status()
+    table = predictions(place, baseline, 0)
+    # Half of each class, and the score that judges is the one of its half: computed here again, by hand.
+    source: Any = judge.conduct.source
+    fresh = source._halves._fresh
+    for _, of_class in table.groupby("label"):
+        assert abs(2 * of_class["example_id"].isin(fresh).sum() - len(of_class)) <= 1
+    right = table["prediction"].eq(table["label"])
+    first = right[~table["example_id"].isin(fresh)].mean()
+    assert status.course.systems[0].scores[0] == pytest.approx(first)
+    kept, base = status.course.systems[1], status.course.systems[0]
+    numbers = sorted(kept.fresh_half)
+    assert numbers == sorted(base.fresh_half) == [judged.assessment.runs, judged.assessment.runs + 1]
+    gains = [kept.fresh_half[number] - base.fresh_half[number] for number in numbers]
+    assert status.course.path[0].confirmed == pytest.approx(sum(gains) / 2)
+    assert json.loads(judged.to_json())["confirmed_on"] == "the fresh half"
+    assert json.loads(judged.to_json())["confirmed"] == pytest.approx(sum(gains) / 2)
+    assert "on the fresh half of the test examples" in " ".join(status.summary().split())
+    again = Referee.resume(executor="inline")
+    assert again.status().course.path == status.course.path
+    assert again.conduct.source._halves._fresh == fresh  # type: ignore[attr-defined]
+    refuses("cannot be scored on halves of the test examples", again.judge, "experiment:Default")
+    refuses("scores without predictions", again.judge, {"name": "mine", "seeds": "shared", "scores": {"2": 0.5}})
     assert keys <= {run.data.tags["l3d.cell_key"] for run in place.cells()}
-    with place.entered(), pytest.raises(ParameterError, match="fresh_half=true: needs predictions"):
+    with pytest.raises(ParameterError, match="fresh_half=true: needs predictions"):
         Referee.start(baseline=str(place.parents()[0].info.run_id), **{**FINE, "fresh_half": True})
 
 

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import fails, refuses
 
-from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.values import json_of
 from mlflow_l3d.studies.referee.conduct import Conduct
@@ -56,6 +57,12 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tracking_uri: str) -
     return Trained()
 
 
+@pytest.fixture
+def conduct(source: Trained) -> Conduct:
+    """Give a session that has run its baseline."""
+    return Conduct.start(source, RULES, baseline_runs=8)
+
+
 @pytest.mark.slow
 def test_a_session_interrupted_at_every_run_is_the_same_and_runs_nothing_twice(source: Trained) -> None:
     candidates = [{"x": 0.01}, {"x": 2.0}, {"x": 2.01}, {"x": 1.0}]
@@ -84,8 +91,7 @@ def test_a_session_interrupted_at_every_run_is_the_same_and_runs_nothing_twice(s
     assert resumed(source, stopped.run_id).status().course.path == path
 
 
-def test_what_was_judged_keeps_its_verdict(source: Trained) -> None:
-    conduct = Conduct.start(source, RULES, baseline_runs=8)
+def test_what_was_judged_keeps_its_verdict(source: Trained, conduct: Conduct) -> None:
     first = conduct.judge({"x": 2.0})
     made = len(source.made)
     for tag in ("fresh_half", "looks", "decided", "order"):  # which earlier versions did not write of a baseline
@@ -96,8 +102,7 @@ def test_what_was_judged_keeps_its_verdict(source: Trained) -> None:
     assert (line["verdict"], line["champion"], line["referee"]) == ("keep", "x=2.0", conduct.run_id)
 
 
-def test_only_the_champion_is_kept_and_the_baseline_is_not_better(source: Trained) -> None:
-    conduct = Conduct.start(source, RULES, baseline_runs=8)
+def test_only_the_champion_is_kept_and_the_baseline_is_not_better(conduct: Conduct) -> None:
     assert [conduct.judge({"x": x}).verdict for x in (0.0, 2.0, 4.0, 2.0, 0.0, 4.0)] == [
         *("reject", "keep", "keep", "reject", "reject", "keep")
     ]
@@ -108,28 +113,25 @@ def test_only_the_champion_is_kept_and_the_baseline_is_not_better(source: Traine
         assert "champion now" not in text
 
 
-def test_a_second_handle_sees_runs_of_an_undecided_candidate(source: Trained) -> None:
-    one = Conduct.start(source, RULES, baseline_runs=8)
-    other = resumed(source, one.run_id)
-    one.judge({"x": 2.0}, most_runs=2)
+def test_a_second_handle_sees_runs_of_an_undecided_candidate(source: Trained, conduct: Conduct) -> None:
+    other = resumed(source, conduct.run_id)
+    conduct.judge({"x": 2.0}, most_runs=2)
     other.judge({"x": 2.0}, most_runs=3)
-    assert one.judge({"x": 2.0}, most_runs=1).assessment.runs == 6
+    assert conduct.judge({"x": 2.0}, most_runs=1).assessment.runs == 6
     assert len(set(source.made)) == len(source.made)
 
 
 @pytest.mark.slow
-def test_two_that_judge_in_turn_see_what_the_other_kept(source: Trained) -> None:
-    one = Conduct.start(source, RULES, baseline_runs=8)
-    other = resumed(source, one.run_id)
-    assert one.judge({"x": 2.0}).verdict == "keep"
+def test_two_that_judge_in_turn_see_what_the_other_kept(source: Trained, conduct: Conduct) -> None:
+    other = resumed(source, conduct.run_id)
+    assert conduct.judge({"x": 2.0}).verdict == "keep"
     second = other.judge({"x": 2.001})
     assert (second.number, second.verdict, second.champion) == (2, "reject", "x=2.0")
-    assert one.judge({"x": 4.0}).number == 3
+    assert conduct.judge({"x": 4.0}).number == 3
     assert [each.number for each in other.status().course.systems] == [0, 1, 2, 3]
 
 
-def test_a_limit_of_runs_leaves_it_open_and_the_next_call_continues(source: Trained) -> None:
-    conduct = Conduct.start(source, RULES, baseline_runs=8)
+def test_a_limit_of_runs_leaves_it_open_and_the_next_call_continues(source: Trained, conduct: Conduct) -> None:
     open_ = conduct.judge({"x": 2.0}, most_runs=2)
     assert (open_.verdict, open_.exit_status, open_.assessment.runs) == ("undecided", 2, 2)
     assert 1 <= open_.more <= 38
@@ -162,20 +164,17 @@ def test_scores_that_were_measured_elsewhere(source: Trained) -> None:
     judged = conduct.judge({"scores": scores})
     assert (judged.verdict, judged.assessment.runs) == ("undecided", 3)
     for wrong in ({}, {"a": 1.0}, {"-1": 0.5}, {"0": "high"}):
-        with pytest.raises(ParameterError, match="candidate"):
-            check_measured(wrong)
+        refuses("candidate", check_measured, wrong)
 
 
-def test_refused(source: Trained) -> None:
-    with pytest.raises(L3DError, match="the seed has no effect"):
-        Conduct.start(FunctionSource(lambda candidate, seed: 0.5), RULES, baseline_runs=5)
+def test_refused(source: Trained, conduct: Conduct) -> None:
+    fails("the seed has no effect", Conduct.start, FunctionSource(lambda candidate, seed: 0.5), RULES, baseline_runs=5)
     with pytest.raises(ParameterError, match="must return a number"):
         Conduct.start(FunctionSource(lambda candidate, seed: [1]), RULES, baseline_runs=5)  # type: ignore[arg-type,return-value]
     with pytest.raises(ParameterError, match="would record this secret"):
         FunctionSource(lambda candidate, seed: 0.5, {"model": {"api_key": "sk-1234567890"}})
     for text in ("curl https://u:pw@host/x", ["train --api-key=sk-12345678"], {"all": [{"a": ["hf_ABCDEFGH1234"]}]}):
-        with pytest.raises(ParameterError, match="would record this secret"):
-            FunctionSource(lambda candidate, seed: 0.5, text)
+        refuses("would record this secret", FunctionSource, lambda candidate, seed: 0.5, text)
     for secret in ("first line\nsk-1234567890ABC", {"password": ["pw1", "pw2"]}):
         with pytest.raises(ParameterError, match=r"cannot be part of a candidate.*this secret") as refused:
             FunctionSource(lambda candidate, seed: 0.5, secret)
@@ -185,32 +184,23 @@ def test_refused(source: Trained) -> None:
         lambda candidate, seed: 0.5, {"token": 5, "max_tokens": 9, "tokenizer": "a", "n": {"token": [1, 0.5]}}
     )
     FunctionSource(lambda candidate, seed: 0.5, "a prompt about /home/me and *** stars")
-    with pytest.raises(ParameterError, match="finite numbers"):
-        FunctionSource(lambda candidate, seed: 0.5, {"x": math.nan})
+    refuses("finite numbers", FunctionSource, lambda candidate, seed: 0.5, {"x": math.nan})
     for effect in (1e300, 1e-300):
-        with pytest.raises(L3DError, match="Check its unit"):
-            Conduct.start(source, replace(RULES, effect=effect), baseline_runs=3)
-    with pytest.raises(ParameterError, match="alpha=1e-300"):
-        Referee(source.train, {"x": 0.0}, alpha=1e-300)
+        fails("Check its unit", Conduct.start, source, replace(RULES, effect=effect), baseline_runs=3)
+    refuses("alpha=1e-300", Referee, source.train, {"x": 0.0}, alpha=1e-300)
     referee = Referee(source.train, {"x": 0.0}, baseline_runs=3)
     for most in (0, "x", 1.5):
         with pytest.raises(ParameterError, match="most_runs"):
             referee.judge({"x": 1.0}, most_runs=most)  # type: ignore[arg-type]
-    with pytest.raises(ParameterError, match="characters"):
-        FunctionSource(lambda candidate, seed: 0.5, "long prompt " * 600)
-    with pytest.raises(ParameterError, match="JSON types"):
-        FunctionSource(lambda candidate, seed: 0.5, object())
-    conduct = Conduct.start(source, RULES, baseline_runs=8)
-    with pytest.raises(L3DError, match="another baseline"):
-        resumed(FunctionSource(lambda candidate, seed: 0.5, {"x": 0.0}), conduct.run_id)
-    with pytest.raises(ParameterError, match="must be the run of a session"):
-        resumed(source, "0" * 32)
+    refuses("characters", FunctionSource, lambda candidate, seed: 0.5, "long prompt " * 600)
+    refuses("JSON types", FunctionSource, lambda candidate, seed: 0.5, object())
+    fails("another baseline", resumed, FunctionSource(lambda candidate, seed: 0.5, {"x": 0.0}), conduct.run_id)
+    refuses("must be the run of a session", resumed, source, "0" * 32)
 
 
 @pytest.mark.slow
-def test_one_that_was_begun_first_and_is_kept_last_is_the_champion(source: Trained) -> None:
+def test_one_that_was_begun_first_and_is_kept_last_is_the_champion(source: Trained, conduct: Conduct) -> None:
     """Records are read in the order of verdicts: B was kept while A, begun before it, was undecided."""
-    conduct = Conduct.start(source, RULES, baseline_runs=8)
     first = conduct.judge({"x": 6.0}, most_runs=1)
     assert (first.verdict, conduct.judge({"x": 3.0}).verdict) == ("undecided", "keep")
     assert conduct.judge({"x": 6.0}).verdict == "keep"
@@ -248,23 +238,18 @@ def test_scores_that_cannot_be_or_contradict_recorded_ones_are_refused(source: T
     record = conduct.recorder.systems[1]
     elsewhere.describe = lambda given: Candidate("measured", record.content, None, check_measured(given["scores"]))  # type: ignore[method-assign,assignment,index]
     assert conduct.judge({"scores": {"0": 0.9, "1": 0.9}}).assessment.runs == 2
-    with pytest.raises(ParameterError, match=r"score 0\.7 of run 0: contradicts .* 0\.9"):
-        conduct.judge({"scores": {"0": 0.7, "1": 0.9, "2": 0.9}})
+    refuses(r"score 0\.7 of run 0: contradicts .* 0\.9", conduct.judge, {"scores": {"0": 0.7, "1": 0.9, "2": 0.9}})
     elsewhere.metric = named("pass_rate")  # without bounds, but a share by its name
     with pytest.raises(ParameterError, match=r"unit of the baseline: pass_rate is up to 71, there 0\.\d+\. Log"):
         conduct.judge({"scores": {"0": 0.9, "1": 0.9, "2": 71.0}})
-    with pytest.raises(ParameterError, match="one score of run 0"):
-        check_measured({"0": 0.5, "00": 0.6})
-    with pytest.raises(ParameterError, match="a name is there twice"):
-        json_of("candidate", "", '{"scores": {"0": 0.5, "0": 0.6}}')
+    refuses("one score of run 0", check_measured, {"0": 0.5, "00": 0.6})
+    refuses("a name is there twice", json_of, "candidate", "", '{"scores": {"0": 0.5, "0": 0.6}}')
 
 
-def test_a_candidate_is_recorded_whole_or_refused(source: Trained) -> None:
-    conduct = Conduct.start(source, RULES, baseline_runs=8)
+def test_a_candidate_is_recorded_whole_or_refused(source: Trained, conduct: Conduct) -> None:
     longest = {"x": 0.0, "y": "y" * (LONGEST - len('{"candidate": {"x": 0.0, "y": ""}}'))}
     conduct.judge(longest, most_runs=1)
-    with pytest.raises(ParameterError, match=r"candidate=x=0.0, y=y+[.]{3}: has 5,921 characters"):
-        conduct.judge({**longest, "y": f"{longest['y']}y"})
+    refuses(r"candidate=x=0.0, y=y+[.]{3}: has 5,921 characters", conduct.judge, {**longest, "y": f"{longest['y']}y"})
     elsewhere = {"name": "n" * 6000, "seeds": "shared", "scores": {"0": 0.5}}
     with pytest.raises(ParameterError, match=r"candidate=n+[.]{3}: has 6,016 characters, and a session records 5,920"):
         measured_elsewhere(elsewhere, shares_seeds=True, fresh_half=False)

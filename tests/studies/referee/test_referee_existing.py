@@ -13,6 +13,7 @@ import pytest
 from evaluation_runs import evaluated, exact, quick_evaluations, rows
 from mlflow import MlflowClient
 from mlflow.genai.scorers import scorer
+from refusals import refuses
 
 from mlflow_l3d import Referee, seeds
 from mlflow_l3d.errors import ParameterError
@@ -154,8 +155,7 @@ def test_what_is_not_one_group_of_the_same_scores_is_refused(referee: Referee) -
         "there is no such file": "nonsense",
     }
     for message, source in wrong.items():
-        with pytest.raises(ParameterError, match=message):
-            referee.judge({"runs": source})
+        refuses(message, referee.judge, {"runs": source})
     other = Referee(accuracy, {"x": 0.0}, metric="f1", **RULES)
     with pytest.raises(ParameterError, match="candidate: metric='f1': must be one that finished runs have: accuracy"):
         other.judge({"runs": "experiment:one seed"})
@@ -183,14 +183,10 @@ def test_an_evaluation_is_one_run_however_many_rows_it_has(referee: Referee, tra
     assert share.status().course.systems[1].scores == {0: pytest.approx(0.75)}
     share.judge({"runs": runs})
     assert [*share.status().course.systems[2].scores.values()] == pytest.approx([0.75, 1.0])
-    with pytest.raises(ParameterError, match="judge the same answers"):
-        share.judge({"runs": [runs[0], again]})
-    with pytest.raises(ParameterError, match="candidate: metric='accuracy': must be a scorer of the evaluation: exact"):
-        referee.judge({"runs": runs[0]})
-    with pytest.raises(
-        ParameterError, match=r"not in the unit of the baseline: accuracy is up to 75, there 0\.\d+\. Log"
-    ):
-        referee.judge({"runs": percent})
+    refuses("judge the same answers", share.judge, {"runs": [runs[0], again]})
+    refuses("candidate: metric='accuracy': must be a scorer of the evaluation: exact", referee.judge, {"runs": runs[0]})
+    why = r"not in the unit of the baseline: accuracy is up to 75, there 0\.\d+\. Log"
+    refuses(why, referee.judge, {"runs": percent})
 
 
 def test_a_seeds_study_is_a_candidate_of_its_runs(referee: Referee) -> None:

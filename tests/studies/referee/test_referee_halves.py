@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from refusals import refuses
 
 from mlflow_l3d.analysis.intervals import FloatArray
-from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.referee.golden import Halves
 from mlflow_l3d.studies.referee.numbers import Rules
@@ -30,8 +30,7 @@ def test_halves_are_disjoint_equal_by_class_and_repeat() -> None:
     assert set(again.of(EXAMPLES)[1]["example_id"]) == set(fresh["example_id"])
     assert set(Halves(EXAMPLES, ACCURACY, TASK, 8).of(EXAMPLES)[1]["example_id"]) != set(fresh["example_id"])
     for answers in (None, EXAMPLES.head(60)):
-        with pytest.raises(ParameterError, match="of which no half can be scored"):
-            halves.scores(answers, "the candidate")
+        refuses("of which no half can be scored", halves.scores, answers, "the candidate")
 
 
 def gains(seed: int, *, candidates: int = 30, runs: int = 10) -> tuple[float, float, float] | None:

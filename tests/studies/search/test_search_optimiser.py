@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
+from refusals import refuses
 
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, SearchRange, Value
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -131,17 +132,14 @@ def test_names_of_pruners(typed: str, short: str, kind: str) -> None:
 
 def test_unknown_names_and_missing_packages_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     message = r"^fine_sampler='tpes': must be one of auto, cmaes, gp, grid, nsgaii, .*\. Did you mean 'tpe'\?$"
-    with pytest.raises(ParameterError, match=message):
-        sampler_name("fine_sampler", "tpes", "fine")
+    refuses(message, sampler_name, "fine_sampler", "tpes", "fine")
     with pytest.raises(ParameterError, match=r"^fine_sampler='BruteForceSampler': must be one of"):
         sampler_name("fine_sampler", "BruteForceSampler", "fine")
-    with pytest.raises(ParameterError, match=r"^pruner='medain': must be one of auto, .*Did you mean 'median'\?$"):
-        pruner_name("medain")
+    refuses(r"^pruner='medain': must be one of auto, .*Did you mean 'median'\?$", pruner_name, "medain")
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(optimiser, "find_spec", lambda name: None if name == "cmaes" else find_spec(name))
     message = r"^fine_sampler=CmaEsSampler: needs the package cmaes, which is not installed\. Run: pip install cmaes$"
-    with pytest.raises(ParameterError, match=message):
-        sampler_name("fine_sampler", "CmaEsSampler", "fine")
+    refuses(message, sampler_name, "fine_sampler", "CmaEsSampler", "fine")
     monkeypatch.setattr(optimiser, "find_spec", lambda name: None)
     with pytest.raises(L3DError, match=r"needs the package optuna\. Run: pip install 'mlflow-l3d\[search\]'$"):
         sampler_name("fine_sampler", "tpe", "fine")

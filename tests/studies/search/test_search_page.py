@@ -17,15 +17,7 @@ from mlflow_l3d.approaches.hyperparameters import SearchChoices
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import marked
-from mlflow_l3d.studies.search.report import (
-    MOST_TRIALS,
-    answers,
-    gains,
-    headline,
-    setting_table,
-    steps,
-    verdict,
-)
+from mlflow_l3d.studies.search.report import MOST_TRIALS, answers, gains, headline, setting_table, steps, verdict
 
 ATTACK = "<script>alert('x')</script>"
 RUN = "a" * 32
@@ -49,36 +41,21 @@ def compared(found: Any, default: Any, **more: Any) -> Any:
     return replace(RESULT, held_out=held_out(found, default), **more)
 
 
+WORSE, OPEN = compared([0.70, 0.7101], [0.8, 0.81]), compared([0.7, 0.9], [0.8, 0.75])
+MSE, EQUAL = replace(WORSE, metric=named("mse")), compared([0.7, 0.8], [0.7, 0.8])
+FAILED = compared([math.nan], [0.7])
+
+
 @pytest.mark.parametrize(
     ("each", "word", "words"),
     [
         (RESULT, "better", "The found setting is better than the default by 1.7 points with 3 new seeds."),
-        (
-            compared([0.70, 0.7101], [0.8, 0.81]),
-            "worse",
-            "The default is better than the found setting by 10.0 points with 2 new seeds.",
-        ),
-        (
-            compared([0.70, 0.7101], [0.8, 0.81], metric=named("mse")),
-            "better",
-            "The found setting is better than the default by 0.100 with 2 new seeds.",
-        ),
-        (
-            compared([0.7, 0.8], [0.7, 0.8]),
-            "equal",
-            "The found setting and the default score the same with 2 new seeds.",
-        ),
-        (
-            compared([0.7, 0.9], [0.8, 0.75]),
-            "undecided",
-            "Undecided: a gain of 2.5 points with 2 new seeds may be luck.",
-        ),
+        (WORSE, "worse", "The default is better than the found setting by 10.0 points with 2 new seeds."),
+        (MSE, "better", "The found setting is better than the default by 0.100 with 2 new seeds."),
+        (EQUAL, "equal", "The found setting and the default score the same with 2 new seeds."),
+        (OPEN, "undecided", "Undecided: a gain of 2.5 points with 2 new seeds may be luck."),
         (compared([0.7], [0.8]), "undecided", "Undecided: a loss of 10.0 points with 1 new seed may be luck."),
-        (
-            compared([math.nan], [0.7]),
-            "undecided",
-            "No verdict: runs failed with 1 of 1 new seed. Correct their error, and search again.",
-        ),
+        (FAILED, "undecided", "No verdict: runs failed with 1 of 1 new seed. Correct their error, and search again."),
         (
             result(),
             "not tried",
@@ -183,19 +160,15 @@ def test_trials_stand_best_first_and_failed_last() -> None:
 
 def test_gains_are_drawn_with_the_colour_of_their_verdict() -> None:
     drawn = gains(RESULT)
-    assert drawn is not None
     assert re.findall(r'<div class="(\w+)">', drawn.html) == ["undecided", "better"]
     assert "With 3 new seeds: +1.67" in drawn.html
     smaller = gains(compared([0.70, 0.7101], [0.8, 0.81], metric=named("mse")))
-    assert smaller is not None
     assert "With 2 new seeds: +0.10" in smaller.html
     assert "points" not in smaller.caption
     assert drawn.caption == "Gain over the default in points, with its 95 % interval."
     untried = gains(result())
-    assert untried is not None
     assert untried.caption == "Gain over the default in points."
     tiny = gains(compared([0.0104, 0.0102], [0.0108, 0.0107], metric=named("mse")))
-    assert tiny is not None
     assert "With 2 new seeds: +0.00045" in tiny.html
     assert gains(result({"coarse": coarse()}, best=DEFAULT)) is None
 

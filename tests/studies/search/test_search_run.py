@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refuses
 from run_helpers import Place, copied, one_line, sqlite_place
 from search_cases import Climb, Trace, height, luck
 from search_stages import searches, trials
@@ -18,7 +20,7 @@ from mlflow_l3d import cli
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.cells.factors import SEARCH_BASE, configuration_seed
-from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.errors import L3DError
 from mlflow_l3d.studies.search.run import HyperparameterSearch, search
 
 pytestmark = pytest.mark.slow
@@ -37,9 +39,8 @@ GRID = 6
 """Settings of level 1 in the space of SMALL, the given one among them."""
 
 
-def find(place: Place, approach: Any = None, **parameters: Any) -> HyperparameterSearch:
-    with place.entered():
-        return search(approach=approach or Climb(), **{**SMALL, **parameters})
+def find(approach: Any = None, **parameters: Any) -> HyperparameterSearch:
+    return search(approach=approach or Climb(), **{**SMALL, **parameters})
 
 
 def document(place: Place, run_id: str, name: str, folder: Path) -> Any:
@@ -51,17 +52,18 @@ def calls(place: Place) -> int:
     return len(Trace(place.cache).lines("call"))
 
 
-@pytest.fixture
-def place(tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    monkeypatch.chdir(tmp_path)
-    return sqlite_place(migrated_store, tmp_path / "place")
-
-
 @pytest.fixture(scope="module")
 def pruned(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tuple[Place, HyperparameterSearch]:
     """Give a search that prunes; the tests that take it only read."""
-    place = sqlite_place(migrated_store, tmp_path_factory.mktemp("pruned"))
-    return place, find(place, space=WIDE, fine_trials=8, pruner="auto")
+    with sqlite_place(migrated_store, tmp_path_factory.mktemp("pruned")).entered() as place:
+        return place, find(space=WIDE, fine_trials=8, pruner="auto")
+
+
+@pytest.fixture
+def again(pruned: tuple[Place, HyperparameterSearch], tmp_path: Path) -> Iterator[tuple[Place, HyperparameterSearch]]:
+    """Let the test work in a copy of that place."""
+    with copied(pruned[0], tmp_path / "copy").entered() as place:
+        yield place, pruned[1]
 
 
 def test_the_parent(pruned: tuple[Place, HyperparameterSearch], tmp_path: Path) -> None:
@@ -101,7 +103,6 @@ def test_the_best_score_climbs_to_the_optimum(pruned: tuple[Place, Hyperparamete
     assert result.hyperparameters["kind"] == "b"
     assert abs(float(result.hyperparameters["x"]) - 0.3) <= 0.1
     held = result.result.held_out
-    assert held is not None
     gain = height(float(result.hyperparameters["x"]), "b") - height(0.9, "a")
     assert np.allclose(np.subtract(held.found, held.default), gain * (1 - 0.5**8))
     assert f"hyperparameters={result.run_id}" in " ".join(result.summary().split())
@@ -128,7 +129,6 @@ def test_the_children(pruned: tuple[Place, HyperparameterSearch]) -> None:
     for stage, files in (("held_out", {"predictions.parquet"}), ("fine", set())):
         [first, *_] = trials(place, stage)
         assert {item.path for item in place.client.list_artifacts(first.info.run_id)} == files
-    assert result.result.held_out is not None
     assert 0.1 < result.result.held_out.overlap < 0.25
     best = max(trials(place, "fine"), key=lambda run: run.data.metrics["score"])
     curve = [point.value for point in place.client.get_metric_history(best.info.run_id, "curve/validation_height")]
@@ -137,21 +137,21 @@ def test_the_children(pruned: tuple[Place, HyperparameterSearch]) -> None:
     assert curve == pytest.approx(expected)
 
 
-def test_the_same_search_again_trains_nothing(pruned: tuple[Place, HyperparameterSearch], tmp_path: Path) -> None:
-    place, first = copied(pruned[0], tmp_path / "place"), pruned[1]
+def test_the_same_search_again_trains_nothing(again: tuple[Place, HyperparameterSearch]) -> None:
+    place, first = again
     before, runs = calls(place), len(trials(place))
-    again = find(place, space=WIDE, fine_trials=8, pruner="auto")
+    second = find(space=WIDE, fine_trials=8, pruner="auto")
     assert (calls(place), len(trials(place))) == (before, runs)
-    assert again.run_id != first.run_id
-    assert again.hyperparameters == first.hyperparameters
-    assert again.result.held_out == first.result.held_out
+    assert second.run_id != first.run_id
+    assert second.hyperparameters == first.hyperparameters
+    assert second.result.held_out == first.result.held_out
     columns = ["level", "number", "state", "score", "run_id", "x", "kind"]
-    assert again.result.trials[columns].equals(first.result.trials[columns])
+    assert second.result.trials[columns].equals(first.result.trials[columns])
     assert [run.data.tags["l3d.state"] for run in searches(place)] == ["complete", "complete"]
 
 
-def test_an_investigation_takes_it(pruned: tuple[Place, HyperparameterSearch], tmp_path: Path) -> None:
-    place, result = copied(pruned[0], tmp_path / "place"), pruned[1]
+def test_an_investigation_takes_it(again: tuple[Place, HyperparameterSearch], tmp_path: Path) -> None:
+    place, result = again
     left = document(place, result.run_id, "hyperparameters.json", tmp_path)
     assert left["hyperparameters"] == dict(result.hyperparameters)
     assert left["score"] == result.result.best_score
@@ -172,11 +172,10 @@ def test_an_investigation_takes_it(pruned: tuple[Place, HyperparameterSearch], t
 
 def test_seeds_decide_everything_and_workers_nothing(tmp_path: Path, migrated_store: Path) -> None:
     ways: list[dict[str, Any]] = [{}, {"executor": "processes", "workers": 2}, {"root_seed": 1}]
-    places = [sqlite_place(migrated_store, tmp_path / str(number)) for number in range(3)]
-    results = [
-        find(each, **{"coarse_trials": 4, "fine_sampler": "random", "held_out_runs": 2, **way})
-        for each, way in zip(places, ways, strict=True)
-    ]
+    results = []
+    for number, way in enumerate(ways):
+        with sqlite_place(migrated_store, tmp_path / str(number)).entered():
+            results.append(find(coarse_trials=4, fine_sampler="random", **{"held_out_runs": 2, **way}))
     columns = ["level", "number", "score", "x", "kind"]
     tables = [each.result.trials[columns].sort_values(columns[:2], ignore_index=True) for each in results]
     assert tables[0].equals(tables[1])
@@ -186,7 +185,7 @@ def test_seeds_decide_everything_and_workers_nothing(tmp_path: Path, migrated_st
 
 
 def test_a_trial_is_the_mean_over_its_seeds_and_level_2_can_be_left_out(place: Place) -> None:
-    result = find(place, search_seeds=3, fine_trials=0)
+    result = find(search_seeds=3, fine_trials=0)
     on = result.request.searched_on
     assert len({str(seeds) for seeds in on}) == 3
     for row in result.result.trials.itertuples():
@@ -202,7 +201,7 @@ def test_a_trial_is_the_mean_over_its_seeds_and_level_2_can_be_left_out(place: P
 
 
 def test_what_is_given_is_the_best(place: Place) -> None:
-    result = find(place, hyperparameters="x=0.3,kind=b", fine_trials=2)
+    result = find(hyperparameters="x=0.3,kind=b", fine_trials=2)
     assert (result.hyperparameters["x"], result.hyperparameters["kind"]) == (0.3, "b")
     assert result.result.kept_default
     assert result.result.held_out is None
@@ -222,10 +221,9 @@ def by_threshold(task: Any, split: Any, seeds: Any, hyperparameters: Any) -> Any
 def test_a_function_of_the_user(place: Place) -> None:
     declared = {"x": Hyperparameter(0.001, "where", low=1e-3, high=1e3, log=True)}
     approach = FunctionApproach(by_threshold, name="mine", version="1", factors=(), hyperparameters=declared)
-    result = find(place, approach, task="synthetic", metric="accuracy", space="auto", fine_trials=0)
+    result = find(approach, task="synthetic", metric="accuracy", space="auto", fine_trials=0)
     assert result.hyperparameters == {"x": 10.0}
     assert result.result.best_score == 1.0
-    assert result.result.held_out is not None
     assert result.result.held_out.found == (1.0, 1.0, 1.0)
 
 
@@ -234,9 +232,9 @@ def test_seeds_of_a_function_are_tried_first(place: Place) -> None:
     given: Any = {"name": "mine", "version": "1", "factors": ["model_randomness"], "hyperparameters": declared}
     approach = FunctionApproach(by_threshold, **given)
     with pytest.raises(L3DError, match=r"self-test: model_randomness: 2 new seeds changed nothing"):
-        find(place, approach, task="synthetic", metric="accuracy", space="auto", fine_trials=0)
+        find(approach, task="synthetic", metric="accuracy", space="auto", fine_trials=0)
     asked: Any = {"task": "synthetic", "metric": "accuracy", "space": "auto", "fine_trials": 0, "self_test": "skip"}
-    assert find(place, approach, **asked).result.trials.shape[0]
+    assert find(approach, **asked).result.trials.shape[0]
 
 
 def test_a_failing_trial_does_not_end_it_and_nothing_private_is_written(place: Place, tmp_path: Path) -> None:
@@ -244,7 +242,7 @@ def test_a_failing_trial_does_not_end_it_and_nothing_private_is_written(place: P
     secret.mkdir(parents=True)
     kinds = ["a", "b", "broken", "unprepared"]
     (secret / "space.json").write_text(json.dumps({"x": {"low": 0.5, "high": 1.0}, "kind": kinds}))
-    result = find(place, space=str(secret / "space.json"), fine_trials=0, held_out_runs=1)
+    result = find(space=str(secret / "space.json"), fine_trials=0, held_out_runs=1)
     assert result.hyperparameters == {"x": 0.5, "kind": "b", "epochs": 8}
     runs = [run for run in trials(place) if run.info.status == "FAILED"]
     assert {
@@ -273,15 +271,14 @@ def test_a_failing_trial_does_not_end_it_and_nothing_private_is_written(place: P
 def test_all_trials_fail(place: Place) -> None:
     given = {"hyperparameters": "kind=broken", "space": "x=0..0.9", "fine_trials": 0}
     with pytest.raises(L3DError, match=r"pruned or failed; the first error: RuntimeError: this kind is b") as error:
-        find(place, **given)
+        find(**given)
     [parent] = searches(place)
     assert parent.info.status == "FAILED"
     assert parent.data.tags["l3d.error"] == str(error.value)
     assert str(error.value).endswith(". Mend that, or use pruner=none or another space.")
     assert parent.data.tags["l3d.state"] == "incomplete"
     assert {run.info.status for run in trials(place)} == {"FAILED"}
-    with place.entered(), pytest.raises(ParameterError, match="there is no finished search"):
-        search(approach=Climb(), **{**SMALL, "hyperparameters": "latest"})
+    refuses("there is no finished search", search, approach=Climb(), **{**SMALL, "hyperparameters": "latest"})
 
 
 WRONG = [
@@ -312,10 +309,9 @@ def test_what_a_user_gets_wrong(
     place: Place, capsys: pytest.CaptureFixture[str], option: str, says: str, project_run: bool
 ) -> None:
     run_id = place.client.create_run("0").info.run_id if project_run else ""
-    with place.entered():
-        if project_run:
-            os.environ["MLFLOW_RUN_ID"] = run_id
-        status = cli.main(["search", "--approach=synthetic", "--metric=synthetic_score", "--executor=inline", option])
+    if project_run:
+        os.environ["MLFLOW_RUN_ID"] = run_id
+    status = cli.main(["search", "--approach=synthetic", "--metric=synthetic_score", "--executor=inline", option])
     captured = capsys.readouterr()
     line = one_line(captured.err)
     assert (status, captured.out) == (2, "")
@@ -330,7 +326,7 @@ def test_what_a_user_gets_wrong(
 
 def test_level_2_trains_no_setting_of_level_1_again_and_the_comparison_can_be_left_out(place: Place) -> None:
     """The grid around the best has its neighbours on level 1."""
-    result = find(place, coarse_sampler="grid", fine_sampler="grid", fine_trials=8, held_out_runs=0)
+    result = find(coarse_sampler="grid", fine_sampler="grid", fine_trials=8, held_out_runs=0)
     assert calls(place) == len(trials(place)) == GRID
     assert result.result.held_out is None
     assert trials(place, "held_out") == []

@@ -28,9 +28,7 @@ def ranks_of(scores):
     return scipy.stats.rankdata(-scores, axis=-1) - (scores.shape[-1] + 1) / 2
 
 
-@given(
-    arrays(np.float64, st.tuples(st.integers(2, 9), st.integers(3, 10)), elements=st.integers(0, 4).map(float)),
-)
+@given(arrays(np.float64, st.tuples(st.integers(2, 9), st.integers(3, 10)), elements=st.integers(0, 4).map(float)))
 @settings(max_examples=80, deadline=None)
 def test_statistic_equals_scipy_with_ties(scores):
     scores = scores[np.ptp(scores, axis=1) > 0]

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from mlflow.entities import Run
+from refusals import fails, refuses
 from run_helpers import Place, assert_whole, copied, one_line, sqlite_place, wait_until
 from seeds_entry_cases import by_choice, by_class, by_number, choice_task, class_task, number_task, right, trainings
 
@@ -35,17 +36,15 @@ ARTIFACTS = {"cells.parquet", "predictions.parquet", "report.html", "summary.svg
 ARTIFACTS |= {f"{name}.json" for name in ("cells", "examples", "investigation", "result", "seeds")}
 
 
-def study(place: Place, **parameters: Any) -> SeedsRun:
-    given = {"approach": by_class(), "task": class_task(), "seeds": 3, "executor": "inline", **parameters}
-    with place.entered():
-        return seeds(**given)
+def study(**parameters: Any) -> SeedsRun:
+    return seeds(**{"approach": by_class(), "task": class_task(), "seeds": 3, "executor": "inline", **parameters})
 
 
 def test_nothing_starts_any_more_after_the_first_run(
     place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nor if a self-test trained the first runs before."""
-    result = study(place, self_test="run", progress=True)
+    result = study(self_test="run", progress=True)
     assert result.computed == 3
     drawn = [state for state in capsys.readouterr().err.split("\r") if " 3/3 " in state and "seed/s" in state]
     assert drawn
@@ -65,17 +64,16 @@ def running(place: Place) -> list[Run]:
 
 
 @pytest.fixture
-def place(tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    monkeypatch.chdir(tmp_path)
+def place(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
     monkeypatch.setattr("mlflow_l3d.report.page.Document.to_html", lambda _: "<html></html>")
-    return sqlite_place(migrated_store, tmp_path / "place")
+    return place
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tuple[Place, SeedsRun]:
     """Give a study of 0, 42 and 52, with all its pages; the tests that take it change nothing."""
-    place = sqlite_place(migrated_store, tmp_path_factory.mktemp("whole"))
-    return place, study(place, seeds="42, 52,0", metric="f1_macro")
+    with sqlite_place(migrated_store, tmp_path_factory.mktemp("whole")).entered() as place:
+        return place, study(seeds="42, 52,0", metric="f1_macro")
 
 
 @pytest.fixture
@@ -171,14 +169,13 @@ def test_children(whole: tuple[Place, SeedsRun], tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_same_seed_is_the_same_run_and_only_new_seeds_are_trained(place: Place, tmp_path: Path) -> None:
-    first = study(place, seeds=2, self_test="skip")
+    first = study(seeds=2, self_test="skip")
     assert (first.computed, first.reused, trainings(place.cache)) == (2, 0, 2)
-    second = study(place, seeds="52,0,42", self_test="skip")
+    second = study(seeds="52,0,42", self_test="skip")
     assert (second.computed, second.reused, trainings(place.cache)) == (1, 2, 3)
     assert [run.data.params["seed.seed"] for run in place.cells(second.run_id)] == ["0"]
     pd.testing.assert_frame_equal(second.study.scores.loc[[42, 52]], first.study.scores, check_exact=True)
-    with place.entered():
-        again = evaluate_seeds(second.run_id).studies[0]
+    again = evaluate_seeds(second.run_id).studies[0]
     assert again.seeds == (52, 0, 42)
     assert again.metrics() == pytest.approx(second.study.metrics())
     table = pd.read_parquet(place.download(second.run_id, "cells.parquet", tmp_path))
@@ -187,7 +184,7 @@ def test_same_seed_is_the_same_run_and_only_new_seeds_are_trained(place: Place, 
 
 @pytest.mark.slow
 def test_another_machine_gets_the_same_predictions(whole: tuple[Place, SeedsRun], place: Place) -> None:
-    result = study(place, seeds="42, 52,0", metric="f1_macro")
+    result = study(seeds="42, 52,0", metric="f1_macro")
     assert result.computed == 3
     assert result.study.metrics() == whole[1].study.metrics()
 
@@ -197,21 +194,19 @@ def test_counts_and_lists() -> None:
     assert parse_seeds("11")[10] == 142
     assert parse_seeds("2") == (42, 52)
     assert parse_seeds("[0, 7]") == (0, 7)
-    with pytest.raises(ParameterError, match="seeds=42,: must be a whole number"):
-        parse_seeds("42,")
+    refuses("seeds=42,: must be a whole number", parse_seeds, "42,")
     assert parse_seeds("7,0") == (7, 0)
 
 
 @pytest.mark.parametrize("text", ["1", "0", "42,42", "42,", "1,x", "-1,2", "two", "1.5,2", ""])
 def test_seeds_that_are_none(text: str, place: Place) -> None:
-    with pytest.raises(ParameterError, match=r"^seeds="):
-        study(place, seeds=text)
+    refuses(r"^seeds=", study, seeds=text)
     assert place.runs() == []
 
 
 @pytest.mark.slow
 def test_regression(place: Place, tmp_path: Path) -> None:
-    result = study(place, approach=by_number(), task=number_task())
+    result = study(approach=by_number(), task=number_task())
     assert (result.study.kind, result.study.metric.name) == ("regression", "pearson")
     metrics = place.client.get_run(result.run_id).data.metrics
     assert {"seed_mean/pearson", "seed_mean/mse", "consistency_pearson", "consistency_ccc"} <= {*metrics}
@@ -221,30 +216,28 @@ def test_regression(place: Place, tmp_path: Path) -> None:
     assert not [name for name in table if str(name).startswith("score_")]
     assert run.data.metrics["pearson"] == pytest.approx(np.corrcoef(table["label"], table["prediction"])[0, 1])
     assert run.data.metrics["mae"] == pytest.approx((table["label"] - table["prediction"]).abs().mean())
-    with place.entered():
-        assert evaluate_seeds(result.run_id).studies[0].metrics() == pytest.approx(result.study.metrics())
-        by_error = evaluate_seeds(result.run_id, metric="mse").studies[0]
+    assert evaluate_seeds(result.run_id).studies[0].metrics() == pytest.approx(result.study.metrics())
+    by_error = evaluate_seeds(result.run_id, metric="mse").studies[0]
     assert by_error.own.mean == pytest.approx(result.study.spreads["mse"].mean)
 
 
 @pytest.mark.slow
 def test_multiple_choice(place: Place) -> None:
-    result = study(place, approach=by_choice(), task=choice_task())
+    result = study(approach=by_choice(), task=choice_task())
     assert (result.study.kind, result.study.metric.name) == ("multiple_choice", "accuracy")
     assert "consistency" in place.client.get_run(result.run_id).data.metrics
-    with place.entered():
-        again = evaluate_seeds(result.run_id).studies[0]
+    again = evaluate_seeds(result.run_id).studies[0]
     assert (again.kind, again.metrics()) == ("multiple_choice", pytest.approx(result.study.metrics()))
 
 
 @pytest.mark.slow
 def test_part_of_train_is_held_out_and_fewer_are_trained_on(place: Place, tmp_path: Path) -> None:
     fewer = {"seeds": 2, "validation_fraction": 0.25, "num_labelled": 20, "test_size": 10, "self_test": "skip"}
-    result = study(place, **fewer)
+    result = study(**fewer)
     about = document(place, result.run_id, "investigation.json", tmp_path)["task"]
     sizes = [about[f"{name}_examples"] for name in ("train", "validation", "evaluated")]
     assert sizes == [15, 5, 10]
-    other = study(place, **fewer, root_seed=1)
+    other = study(**fewer, root_seed=1)
     assert other.computed == 2, "another root seed draws other examples"
 
 
@@ -257,7 +250,7 @@ def break_seeds(place: Place, *broken: int) -> None:
 @pytest.mark.slow
 def test_a_seed_that_fails(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     break_seeds(place, 52)
-    result = study(place)
+    result = study()
     parent = place.client.get_run(result.run_id)
     assert (parent.info.status, parent.data.tags["l3d.state"]) == ("FINISHED", "incomplete")
     assert parent.data.metrics["cells_failed"] == 1
@@ -267,11 +260,10 @@ def test_a_seed_that_fails(place: Place, caplog: pytest.LogCaptureFixture) -> No
     assert why in caplog.text
     assert why in " ".join(result.summary().split())
     assert why in str(result.report().in_full)
-    with place.entered():
-        assert evaluate_seeds(result.run_id).studies[0].metrics() == pytest.approx(result.study.metrics())
+    assert evaluate_seeds(result.run_id).studies[0].metrics() == pytest.approx(result.study.metrics())
 
     break_seeds(place)
-    again = study(place)
+    again = study()
     assert (again.computed, again.reused) == (1, 2)
     assert_whole(place, again.run_id, 3)
     assert place.client.get_run(result.run_id).data.tags["l3d.superseded_by"] == again.run_id
@@ -281,8 +273,7 @@ def test_a_seed_that_fails(place: Place, caplog: pytest.LogCaptureFixture) -> No
 @pytest.mark.parametrize("broken", [(42, 52, 62), (42, 62)], ids=["all", "all but one"])
 def test_too_many_seeds_fail(place: Place, broken: tuple[int, ...]) -> None:
     break_seeds(place, *broken)
-    with pytest.raises(L3DError, match=f"{len(broken)} of 3 seeds failed; the first said: RuntimeError: this seed"):
-        study(place, self_test="skip")
+    fails(f"{len(broken)} of 3 seeds failed; the first said: RuntimeError: this seed", study, self_test="skip")
     [parent] = place.parents()
     assert parent.info.status == "FAILED"
     assert "seeds failed" in parent.data.tags["l3d.error"]
@@ -299,7 +290,7 @@ def test_killed_and_started_again(place: Place) -> None:
     process.communicate()
     kept = len(place.spooled())
     [old] = place.parents()
-    result = study(place, seeds=6)
+    result = study(seeds=6)
     assert (result.computed, result.reused) == (6 - kept, kept)
     assert_whole(place, result.run_id, 6)
     left = place.client.get_run(old.info.run_id)
@@ -323,12 +314,12 @@ def test_interrupted(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(RunRecorder, "add", interrupting)
         with pytest.raises(KeyboardInterrupt):
-            study(place)
+            study()
     [parent] = place.parents()
     assert parent.info.status == "KILLED"
     assert "2 of 3 seeds done" in parent.data.tags["mlflow.note.content"]
     assert running(place) == []
-    result = study(place)
+    result = study()
     assert result.computed == 1
     scores = place.client.get_metric_history(result.run_id, "score")
     assert {each.step: each.value for each in scores} == dict(enumerate(result.study.scores["accuracy"]))
@@ -339,14 +330,12 @@ def test_evaluating_a_study_again(done, tmp_path, capsys) -> None:
     place, result = done
     before = place.client.get_run(result.run_id).data.metrics
     table = place.download(result.run_id, "cells.json", tmp_path).read_text()
-    with place.entered():
-        assert cli.main(["evaluate", "latest"]) == 0
+    assert cli.main(["evaluate", "latest"]) == 0
     assert "Two seeds agree on" in capsys.readouterr().out
     assert place.client.get_run(result.run_id).data.metrics == pytest.approx(before)
     (tmp_path / "again").mkdir()
     assert place.download(result.run_id, "cells.json", tmp_path / "again").read_text() == table
-    with place.entered():
-        assert cli.main(["evaluate", "--metric", "accuracy"]) == 0
+    assert cli.main(["evaluate", "--metric", "accuracy"]) == 0
     metrics = place.client.get_run(result.run_id).data.metrics
     assert metrics["score_mean"] == metrics["seed_mean/accuracy"]
     capsys.readouterr()
@@ -355,18 +344,16 @@ def test_evaluating_a_study_again(done, tmp_path, capsys) -> None:
         (["--missing", "reml"], "mlflow-l3d: error: missing=reml: has no effect on a seeds study"),
         (["--where", "x"], "mlflow-l3d: error: where=x: has no effect on a seeds study"),
     ):
-        with place.entered():
-            assert cli.main(["evaluate", *options]) == 2
+        assert cli.main(["evaluate", *options]) == 2
         assert one_line(capsys.readouterr().err).startswith(line)
 
 
 @pytest.mark.slow
 def test_several_studies(place: Place, tmp_path: Path) -> None:
-    studies = [study(place, seeds=3, task=class_task(name, size)) for name, size in (("a", 90), ("b", 120), ("c", 60))]
-    studies.append(study(place, approach=by_number(), task=number_task()))
+    studies = [study(seeds=3, task=class_task(name, size)) for name, size in (("a", 90), ("b", 120), ("c", 60))]
+    studies.append(study(approach=by_number(), task=number_task()))
     wanted = ",".join(one.run_id for one in studies)
-    with place.entered():
-        result = evaluate(wanted)
+    result = evaluate(wanted)
     run = place.client.get_run(result.run_id)
     assert (run.info.status, run.data.tags["l3d.role"]) == ("FINISHED", "seeds_over_tasks")
     assert run.info.run_name == "seeds over 4 tasks"
@@ -386,20 +373,16 @@ def test_several_studies(place: Place, tmp_path: Path) -> None:
     assert studies[0].run_id not in result.summary()
     assert result.run_id in result.summary()
     assert all(task in result.summary() for task in ("a", "b", "c", "numbers"))
-    with place.entered():
-        with pytest.raises(ParameterError, match="must be named once"):
-            evaluate([studies[0].run_id, studies[0].run_id])
-        with pytest.raises(ParameterError, match="no such run"):
-            evaluate_seeds(studies[0].run_id, "unknown")
+    refuses("must be named once", evaluate, [studies[0].run_id, studies[0].run_id])
+    refuses("no such run", evaluate_seeds, studies[0].run_id, "unknown")
     assert len(place.runs("tags.`l3d.role` = 'seeds_over_tasks'")) == 1
 
 
 @pytest.mark.slow
 def test_two_studies_of_one_task(done: tuple[Place, SeedsRun]) -> None:
     place, first = done
-    second = study(place, seeds=2)
-    with place.entered(), pytest.raises(ParameterError, match=r"must have one study for each model\. Use compare"):
-        evaluate_seeds(first.run_id, second.run_id)
+    second = study(seeds=2)
+    refuses(r"must have one study for each model\. Use compare", evaluate_seeds, first.run_id, second.run_id)
     assert running(place) == []
 
 
@@ -418,8 +401,7 @@ def test_a_strangers_runs(place: Place, tmp_path: Path, numbered: bool) -> None:
         frame.to_parquet(path)
         client.log_artifact(child, str(path))
         client.set_terminated(child)
-    with place.entered():
-        [found] = evaluate_seeds(parent.info.run_id).studies
+    [found] = evaluate_seeds(parent.info.run_id).studies
     assert found.seeds == (0, 1, 2)
     assert found.task == "theirs"
     after = client.get_run(parent.info.run_id).data
@@ -434,28 +416,24 @@ def test_an_ordinary_investigation_is_evaluated_as_before(
 ) -> None:
     place, seeds_run = done
     ordinary = place.investigate(investigation_runs=2, golden_runs=2)
-    with place.entered():
-        assert cli.main(["evaluate", "latest"]) == 0
-        assert f"Evaluation of run {ordinary.run_id}" in capsys.readouterr().out
-        assert evaluate(ordinary.run_id, log=False).analysis.metrics() == pytest.approx(ordinary.analysis.metrics())
-        with pytest.raises(ParameterError, match="is not a seeds study"):
-            evaluate_seeds(seeds_run.run_id, ordinary.run_id)
-        before = place.client.get_run(seeds_run.run_id).data.metrics
-        parent = place.client.get_run(seeds_run.run_id)
-        with pytest.raises(ParameterError, match="is a seeds study, not an investigation"):
-            score_parent(place.client, parent, seeds_run.study.scores)
-        with pytest.raises(ParameterError, match="must have cells of at least one investigated factor"):
-            cli._run("ablation", {"parent_run_id": seeds_run.run_id})
+    assert cli.main(["evaluate", "latest"]) == 0
+    assert f"Evaluation of run {ordinary.run_id}" in capsys.readouterr().out
+    assert evaluate(ordinary.run_id, log=False).analysis.metrics() == pytest.approx(ordinary.analysis.metrics())
+    refuses("is not a seeds study", evaluate_seeds, seeds_run.run_id, ordinary.run_id)
+    before = place.client.get_run(seeds_run.run_id).data.metrics
+    parent = place.client.get_run(seeds_run.run_id)
+    refuses("is a seeds study, not an investigation", score_parent, place.client, parent, seeds_run.study.scores)
+    with pytest.raises(ParameterError, match="must have cells of at least one investigated factor"):
+        cli._run("ablation", {"parent_run_id": seeds_run.run_id})
     assert place.client.get_run(seeds_run.run_id).data.metrics == before
 
 
 @pytest.mark.slow
 def test_delete(done: tuple[Place, SeedsRun]) -> None:
     place, result = done
-    with place.entered():
-        assert delete(result.run_id).runs == 4
+    assert delete(result.run_id).runs == 4
     assert place.runs() == []
-    assert study(place, seeds="42, 52,0", self_test="skip").computed == 3
+    assert study(seeds="42, 52,0", self_test="skip").computed == 3
 
 
 def toy_file(folder: Path, *, split: bool = True, number: bool = False) -> Path:
@@ -488,8 +466,7 @@ def toy_file(folder: Path, *, split: bool = True, number: bool = False) -> Path:
 )  # fmt: skip
 def test_bad_input(options: list[str], line: str, place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     path = toy_file(place.cache.parent)
-    with place.entered():
-        status = cli.main(["seeds", "--approach", "synthetic", "--task", str(path), "--executor", "inline", *options])
+    status = cli.main(["seeds", "--approach", "synthetic", "--task", str(path), "--executor", "inline", *options])
     assert status == 2
     found = one_line(capsys.readouterr().err)
     assert found.startswith(f"mlflow-l3d: error: {line}")
@@ -499,8 +476,7 @@ def test_bad_input(options: list[str], line: str, place: Place, capsys: pytest.C
 
 def test_a_task_that_cannot_be_used(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     given = ["--task", str(toy_file(place.cache.parent, number=True)), "--task-kind", "regression"]
-    with place.entered():
-        assert cli.main(["seeds", "--approach", "synthetic", "--executor", "inline", *given]) == 2
+    assert cli.main(["seeds", "--approach", "synthetic", "--executor", "inline", *given]) == 2
     line = "mlflow-l3d: error: task=mine.csv: is a regression task, and synthetic takes classification only"
     assert one_line(capsys.readouterr().err).startswith(line)
     assert place.runs() == []
@@ -509,7 +485,7 @@ def test_a_task_that_cannot_be_used(place: Place, capsys: pytest.CaptureFixture[
 @pytest.mark.slow
 def test_a_task_without_parts_is_split_once(place: Place, tmp_path: Path) -> None:
     given = {"approach": "synthetic", "task": str(toy_file(tmp_path, split=False)), "num_labelled": 10, "test_size": 6}
-    result = study(place, **given)
+    result = study(**given)
     first = configuration_seed(0, "data_split", 0)
     selection = configuration_seed(0, "label_selection", 0)
     assert result.request.split_seeds == {"label_selection": selection, "data_split": first}
@@ -523,9 +499,9 @@ def test_a_task_without_parts_is_split_once(place: Place, tmp_path: Path) -> Non
     about = document(place, result.run_id, "investigation.json", tmp_path)["task"]
     assert (about["train_examples"], about["validation_examples"], about["evaluated_examples"]) == (8, 2, 6)
     assert about["split"] == {"source": "drawn", "seeds": result.request.split_seeds}
-    assert study(place, **given).computed == 0
+    assert study(**given).computed == 0
     # Another root seed is another split, and so another study.
-    other = study(place, **given, root_seed=1)
+    other = study(**given, root_seed=1)
     assert (other.computed, other.run_id == result.run_id) == (3, False)
 
 
@@ -551,15 +527,14 @@ def test_what_auto_means_for_finetuning(given: dict[str, str], wanted: tuple[str
 
 def test_metric_of_classes_for_a_regression(place: Place) -> None:
     with pytest.raises(ParameterError, match="metric=f1_macro: is a metric of class numbers, and numbers"):
-        study(place, approach=by_number(), task=number_task(), metric="f1_macro")
+        study(approach=by_number(), task=number_task(), metric="f1_macro")
 
 
 @pytest.mark.slow
 def test_command_line(place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = toy_file(tmp_path)
-    with place.entered():
-        given = ["--approach", "synthetic", "--task", str(path), "--executor", "inline", "--seeds", "0,1"]
-        assert cli.main(["seeds", *given]) == 0
+    given = ["--approach", "synthetic", "--task", str(path), "--executor", "inline", "--seeds", "0,1"]
+    assert cli.main(["seeds", *given]) == 0
     assert "2 seeds | mine.csv | synthetic" in capsys.readouterr().out
     [parent] = place.parents()
     assert parent.data.params["task"] == "mine.csv"
@@ -574,8 +549,7 @@ def test_command_line(place: Place, tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_run_of_mlflow_that_is_refused_is_failed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     project_run = place.client.create_run("0").info.run_id
     monkeypatch.setenv("MLFLOW_RUN_ID", project_run)
-    with place.entered():
-        assert cli.main(["seeds", "--approach", "synthetic", "--seeds", "1"]) == 2
+    assert cli.main(["seeds", "--approach", "synthetic", "--seeds", "1"]) == 2
     run = place.client.get_run(project_run)
     assert run.info.status == "FAILED"
     assert "seeds=1: is too few" in run.data.tags["l3d.error"]
@@ -585,12 +559,11 @@ def test_run_of_mlflow_that_is_refused_is_failed(place: Place, monkeypatch: pyte
 def test_runs_of_mlflow_become_the_parent_and_the_comparison(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     project_run = [place.client.create_run("0").info.run_id for _ in range(2)]
     monkeypatch.setenv("MLFLOW_RUN_ID", project_run[0])
-    first = study(place, seeds=2, self_test="skip")
+    first = study(seeds=2, self_test="skip")
     assert first.run_id == project_run[0]
-    second = study(place, seeds=2, task=class_task("other", 60))
+    second = study(seeds=2, task=class_task("other", 60))
     monkeypatch.setenv("MLFLOW_RUN_ID", project_run[1])
-    with place.entered():
-        assert cli.main(["evaluate", f"{first.run_id}, {second.run_id}"]) == 0
+    assert cli.main(["evaluate", f"{first.run_id}, {second.run_id}"]) == 0
     compared = place.client.get_run(project_run[1])
     assert (compared.info.status, compared.data.tags["l3d.role"]) == ("FINISHED", "seeds_over_tasks")
     assert compared.data.tags["l3d.investigations"] == f"{first.run_id},{second.run_id}"
@@ -628,8 +601,5 @@ def test_scores_of_two_units_end_the_study(place: Place, tmp_path: Path) -> None
     script = tmp_path / "train.py"
     script.write_text("import sys\nprint('accuracy:', [0.9, 0.7, 1.2, 0.8][int(sys.argv[1])])\n", encoding="utf-8")
     approach = Command([sys.executable, str(script), "{seed}"])
-    with (
-        place.entered(),
-        pytest.raises(L3DError, match=r"^seed 2: .* wrote accuracy 1\.2, and .* Write all as fractions"),
-    ):
+    with pytest.raises(L3DError, match=r"^seed 2: .* wrote accuracy 1\.2, and .* Write all as fractions"):
         seeds(approach=approach, seeds=[0, 1, 2, 3], executor="inline", self_test="skip")

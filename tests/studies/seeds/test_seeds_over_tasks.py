@@ -10,9 +10,9 @@ import pytest
 import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 from seeds_cases import drawn_regression, drawn_study
 
-from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.seeds.numbers import seeds_study
 from mlflow_l3d.studies.seeds.numbers.over_tasks import (
     over_tasks,
@@ -127,10 +127,8 @@ def test_the_same_task_of_two_benchmarks_is_two_tasks(studies):
     rng = np.random.default_rng(3)
     two = [drawn_study(rng, task="rte", benchmark=name) for name in ("GLUE", "SuperGLUE")]
     assert seed_matrix(two).index.tolist() == ["rte (GLUE)", "rte (SuperGLUE)"]
-    with pytest.raises(ParameterError, match="task=rte"):
-        over_tasks([two[0], two[0]])
-    with pytest.raises(ParameterError, match="at least one"):
-        over_tasks([])
+    refuses("task=rte", over_tasks, [two[0], two[0]])
+    refuses("at least one", over_tasks, [])
 
 
 @given(st.lists(st.tuples(st.integers(10, 10**6), st.floats(0, 1)), min_size=5, max_size=20, unique_by=lambda x: x[0]))
@@ -186,5 +184,4 @@ def test_tasks_without_size_or_value_are_left_out():
 
 
 def test_a_size_is_above_0():
-    with pytest.raises(ParameterError, match=r"training_size=0\.0: must be above 0"):
-        size_correlation([0, 10], [1.0, 2.0])
+    refuses(r"training_size=0\.0: must be above 0", size_correlation, [0, 10], [1.0, 2.0])

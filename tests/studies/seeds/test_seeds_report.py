@@ -102,10 +102,7 @@ def test_a_paper_gets_mean_spread_and_agreement(studies):
         (scored(0.8, 0.8, 0.8), "All 3 seeds scored 80.0: the seed does not change the score."),
         (scored(0.8, math.nan), "Too few seeds have a score to say how much of it is luck."),
         (scored(0.80004, 0.80006), "Between two seeds, a difference below 0.025 points may be luck."),
-        (
-            scored(0.5, 0.5, 0.6, classes=2),
-            "2 of 3 seeds collapsed: the scores do not say how much is luck.",
-        ),
+        (scored(0.5, 0.5, 0.6, classes=2), "2 of 3 seeds collapsed: the scores do not say how much is luck."),
         (
             scored(1.5, 1.6, 1.4, metric="mse", kind="regression"),
             "Between two seeds, a difference below 0.608 may be luck.",

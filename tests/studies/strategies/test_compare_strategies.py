@@ -26,15 +26,14 @@ SIZES: dict[str, Any] = {"investigation_runs": 3, "mitigation_runs": 2, "golden_
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tuple[Place, ComparedStrategies]:
-    place = sqlite_place(migrated_store, tmp_path_factory.mktemp("comparison"))
-    return place, compare(place)
+    with sqlite_place(migrated_store, tmp_path_factory.mktemp("comparison")).entered() as place:
+        return place, compare()
 
 
-def compare(place: Place, **parameters: Any) -> ComparedStrategies:
+def compare(**parameters: Any) -> ComparedStrategies:
     given = {"approach": "synthetic", "metric": "synthetic_score", "executor": "inline", **SIZES}
     given |= {"hyperparameters": HYPERPARAMETERS, "factor": "data_split,data_order"}
-    with place.entered():
-        return strategies(**{**given, **parameters})
+    return strategies(**{**given, **parameters})
 
 
 def test_the_table_of_the_paper(shared: tuple[Place, ComparedStrategies]) -> None:
@@ -104,9 +103,9 @@ def test_killed_and_repeated_each_part_has_one_parent(place: Place, monkeypatch:
     with monkeypatch.context() as patch:
         patch.setattr(InvestigationStudy, "train", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            compare(place)
+            compare()
     [random, _] = place.parents()
-    found = compare(place)
+    found = compare()
     assert found.investigations["random"].run_id == random.info.run_id
     assert [each.computed for each in found.investigations.values()] == [0, 0, 6]
     run_ids = [each.run_id for each in found.investigations.values()]
@@ -125,7 +124,7 @@ def test_summary_fits_a_terminal(shared: tuple[Place, ComparedStrategies]) -> No
 
 
 def test_joint_factors_can_be_compared(place: Place) -> None:
-    found = compare(place, factor="data_split+data_order", investigation_runs=2, golden_runs=2)
+    found = compare(factor="data_split+data_order", investigation_runs=2, golden_runs=2)
     assert list(found.table().index) == ["golden_model", "data_split+data_order"]
     assert place.client.get_run(found.run_id).data.metrics["random_std/data_split-data_order"] > 0
 
@@ -139,7 +138,7 @@ def test_joint_factors_can_be_compared(place: Place) -> None:
     ],
 )
 def test_what_is_not_allowed(place: Place, parameters: dict[str, Any], line: str) -> None:
-    assert refusal(compare, place, **parameters).startswith(line)
+    assert refusal(compare, **parameters).startswith(line)
     assert place.runs() == []
 
 
@@ -149,16 +148,14 @@ def test_the_run_that_mlflow_made(place, monkeypatch, capsys) -> None:
         *("--investigation-runs", "2", "--mitigation-runs", "2", "--golden-runs", "3"),
     ]
     good = place.client.create_run("0")
-    with place.entered():
-        monkeypatch.setenv("MLFLOW_RUN_ID", good.info.run_id)
-        assert cli.main(["strategies", *options]) == 0
+    monkeypatch.setenv("MLFLOW_RUN_ID", good.info.run_id)
+    assert cli.main(["strategies", *options]) == 0
     assert good.info.run_id in capsys.readouterr().out
     assert place.client.get_run(good.info.run_id).data.tags["l3d.role"] == "comparison"
     assert place.client.get_run(good.info.run_id).info.status == "FINISHED"
     assert len(place.parents()) == 3
     bad = place.client.create_run("0")
-    with place.entered():
-        monkeypatch.setenv("MLFLOW_RUN_ID", bad.info.run_id)
-        assert cli.main(["strategies", *options, "--factor", "nothing"]) == 2
+    monkeypatch.setenv("MLFLOW_RUN_ID", bad.info.run_id)
+    assert cli.main(["strategies", *options, "--factor", "nothing"]) == 2
     assert place.client.get_run(bad.info.run_id).info.status == "FAILED"
     assert len(place.parents()) == 3

@@ -33,34 +33,31 @@ def document(*verdicts):
     return strategies_document(analysis, results, title="t", source=Source(approach="head", task="reviews.csv"))
 
 
+ORDER, SPLIT = "order is important; split is not important.", "split is important"
+ALL_VARY = "in its runs all factors vary."
+YES, NO, JUDGE = (True, True, True), (False, False, False), "Simpler strategies judge"
+
+
 @pytest.mark.parametrize(
     ("verdicts", "headline", "leads"),
     [
         (
-            ((True, True, True), (True, False, False)),
-            "Simpler strategies judge 1 of 2 factors otherwise than the published method.",
-            (
-                "order is important; split is not important.",
-                "By random, split is important: in its runs all factors vary.",
-                "Nowhere.",
-            ),
+            (YES, (True, False, False)),
+            f"{JUDGE} 1 of 2 factors otherwise than the published method.",
+            (ORDER, f"By random, {SPLIT}: {ALL_VARY}", "Nowhere."),
         ),
-        (
-            ((True, True, True), (False, False, False)),
-            "Simpler strategies judge all 2 factors like the published method.",
-            ("order is important; split is not important.", "Nowhere.", "Nowhere."),
-        ),
+        ((YES, NO), f"{JUDGE} all 2 factors like the published method.", (ORDER, "Nowhere.", "Nowhere.")),
         (
             ((True, False, False), (True, False, True)),
-            "Simpler strategies judge all 2 factors otherwise than the published method.",
+            f"{JUDGE} all 2 factors otherwise than the published method.",
             (
-                "split is important; order is not important.",
-                "By random, order is important: in its runs all factors vary.",
+                f"{SPLIT}; order is not important.",
+                f"By random, order is important: {ALL_VARY}",
                 "By fixed, split is not important: in its runs the other factors never change.",
             ),
         ),
         (
-            ((None, None, None), (None, None, None)),
+            ((None,) * 3,) * 2,
             "No strategy gives a verdict: the golden runs do not differ.",
             ("order, split are without a verdict.", "Nowhere.", "Nowhere."),
         ),

@@ -9,25 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from run_helpers import SMALL, Place, sqlite_place
+from refusals import refuses
+from run_helpers import SMALL, Place
 
 from mlflow_l3d import plan_sweep, sweep
-from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.studies.sweep.engine import SweepPlan, turns
+from mlflow_l3d.studies.sweep.engine import turns
 
 NOISE = [0, 0.1, 0.2]
 SIZES: dict[str, Any] = {"investigation_runs": 2, "mitigation_runs": 3, "golden_runs": 3}
+ASKED: dict[str, Any] = {**SMALL, "executor": "inline", **SIZES}
 CELLS = 9
-
-
-@pytest.fixture
-def place(tmp_path: Path, migrated_store: Path) -> Place:
-    return sqlite_place(migrated_store, tmp_path / "place")
-
-
-def run(place: Place, **parameters: Any) -> Any:
-    with place.entered():
-        return sweep(**{**SMALL, "executor": "inline", **SIZES, **parameters})
 
 
 def test_the_order_is_breadth_first() -> None:
@@ -51,29 +42,23 @@ def test_the_order_is_breadth_first() -> None:
 @pytest.mark.slow
 def test_a_dry_run_starts_nothing(place: Place, tmp_path: Path) -> None:
     before = place.investigate(**SIZES, hyperparameters="noise=0.1")
-    with place.entered():
-        plan = plan_sweep(**{**SMALL, "executor": "inline", **SIZES}, over={"noise": NOISE}, budget=12)
-    assert isinstance(plan, SweepPlan)
+    plan = plan_sweep(**ASKED, over={"noise": NOISE}, budget=12)
     frame = plan.to_frame()
     assert frame["done"].tolist() == [0, CELLS, 0]
     assert frame["to_compute"].tolist() == [CELLS, 0, CELLS]
     assert np.isfinite(plan.hours)
     assert "3 points, 27 runs, 9 done, 18 to compute" in plan.summary()
     assert "the budget of 12 cells may end it earlier" in " ".join(plan.summary().split())
-    with place.entered():
-        wide = plan_sweep(**{**SMALL, "executor": "inline", **SIZES, "num_labelled": [20, 30]})
+    wide = plan_sweep(**ASKED, num_labelled=[20, 30])
     (tmp_path / "sweep.yaml").write_text("dry_run: true")
     for asked in ({"dry_run": True}, {"file": tmp_path / "sweep.yaml"}):
-        with pytest.raises(ParameterError, match=r"^dry_run=.*In Python call .* plan_sweep of mlflow_l3d"):
-            run(place, **asked)
+        refuses(r"^dry_run=.*In Python call .* plan_sweep of mlflow_l3d", sweep, **ASKED, **asked)
     assert re.search(r"^20 +9 +0 +9 ", wide.summary(), re.MULTILINE)  # no 20.0
     assert [run.info.run_id for run in place.parents()] == [before.run_id]
     assert place.runs("tags.`l3d.role` = 'sweep'") == []
 
 
 def test_too_small_a_budget_is_refused_before_anything_starts(place: Place) -> None:
-    with pytest.raises(
-        ParameterError, match=r"^budget=4 cells: is enough for no point\. A point is scored from two .*"
-    ):
-        run(place, over={"noise": NOISE}, budget=4)
+    why = r"^budget=4 cells: is enough for no point\. A point is scored from two .*"
+    refuses(why, sweep, **ASKED, over={"noise": NOISE}, budget=4)
     assert place.runs() == []

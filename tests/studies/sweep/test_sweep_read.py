@@ -11,13 +11,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from mlflow import MlflowClient
+from refusals import refuses
 from run_helpers import sqlite_place
 from sweep_cases import drawn_sweep
 
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import Planned, design_named
 from mlflow_l3d.designs.analyse import analyse
-from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.report.source import About
 from mlflow_l3d.studies.files import read_result, temporary_folder, write_result
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
@@ -178,12 +178,9 @@ def test_a_parent_without_a_score_says_why(client: MlflowClient) -> None:
 
 def test_what_is_no_sweep_is_refused_in_one_line(client: MlflowClient) -> None:
     run_id = client.create_run("0").info.run_id
-    with pytest.raises(ParameterError, match="is a sweep without points"):
-        points_of_sweep(client, run_id)
-    with pytest.raises(ParameterError, match="must be the parent run of an investigation"):
-        points_of_runs(client, [run_id])
-    with pytest.raises(ParameterError, match="no such run"):
-        points_of_runs(client, ["nobody"])
+    refuses("is a sweep without points", points_of_sweep, client, run_id)
+    refuses("must be the parent run of an investigation", points_of_runs, client, [run_id])
+    refuses("no such run", points_of_runs, client, ["nobody"])
 
 
 def test_parents_that_differ_in_nothing_are_told_apart_by_their_names(client: MlflowClient) -> None:

@@ -63,10 +63,7 @@ def said(shown: ShownSweep, at: int) -> str:
         (luck_trend(slope=math.log(0.9)), "Each doubling of num_labelled makes luck about 10 % smaller."),
         (luck_trend(slope=math.log(1.2)), "Each doubling of num_labelled makes luck about 20 % larger."),
         (luck_trend(slope=2.0), "Each doubling of num_labelled makes luck about 639 % larger."),
-        (
-            luck_trend(scale="linear", step=100.0),
-            "Each step of 100 in num_labelled makes luck about 34 % smaller.",
-        ),
+        (luck_trend(scale="linear", step=100.0), "Each step of 100 in num_labelled makes luck about 34 % smaller."),
         (luck_trend(of="data_order", slope=-0.2), "Each doubling of num_labelled makes data_order matter less."),
     ],
 )
@@ -208,7 +205,6 @@ def test_what_is_undecided_is_counted(shown: ShownSweep) -> None:
 
 
 def cells(table: Table | None) -> list[list[str]]:
-    assert table is not None
     return [list(row) for row in table.rows]
 
 
@@ -228,13 +224,11 @@ def test_first_table_has_twelve_points_and_five_factors_and_the_rest_is_folded()
     factors = [f"factor_{at}" for at in range(7)]
     sweep = analyse_sweep(drawn_sweep({"shots": [1, 2, 4, 8, 16, 32, 64], "prompt_format": ["A", "B"]}, factors))
     document = sweep_document(sweep, title="t", source=SOURCE)
-    assert document.table is not None
     assert (len(document.table.rows), len(document.table.head)) == (12, 8)
     assert document.table.note.endswith("Not shown: 2 points and 2 factors.")
     stds = sorted(ShownSweep(sweep).rows.drop_duplicates("point")["run_std"], reverse=True)[:12]
     assert [row[2] for row in document.table.rows] == [f"± {100 * std:.1f}" for std in stds]
     (rest,) = document.sections[0].parts
-    assert isinstance(rest, Table)
     assert (len(rest.rows), len(rest.head)) == (14, 10)
     assert len(document.to_text().splitlines()) <= 25
 
@@ -252,7 +246,6 @@ def test_table_of_numbers_has_all_rows(shown: ShownSweep) -> None:
 
 def test_tables_say_what_is_claimed_and_words_what_to_watch(shown: ShownSweep) -> None:
     table = trend_table(shown)
-    assert table is not None
     falls, golden, flat = (dict(zip(table.head, row, strict=True)) for row in table.rows)
     assert (falls["of"], falls["per"], falls["claim"], falls["over"]) == ("data_order", "doubling", "yes", "one task")
     assert falls["change"].startswith("-0.")

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import refuses
 
 from mlflow_l3d.approaches.synthetic import Synthetic
-from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.errors import L3DError
 from mlflow_l3d.studies.dry_run import Budget
 from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.sweep.asked import command_of
@@ -153,8 +154,7 @@ def test_data_that_points_share_is_read_once_and_is_one_object() -> None:
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(parameters: dict[str, Any], line: str) -> None:
-    with pytest.raises(ParameterError, match=rf"^{line}$"):
-        asked(**parameters)
+    refuses(rf"^{line}$", asked, **parameters)
 
 
 @pytest.mark.parametrize(
@@ -177,8 +177,7 @@ def test_what_is_wrong_is_said_in_one_line(parameters: dict[str, Any], line: str
 def test_what_is_wrong_in_a_file(content: str, line: str, tmp_path: Path) -> None:
     path = tmp_path / "sweep.yaml"
     path.write_text(content)
-    with pytest.raises(ParameterError, match=rf"^{line}$"):
-        asked(file=str(path))
+    refuses(rf"^{line}$", asked, file=str(path))
 
 
 def test_an_error_of_another_kind_names_its_point_too() -> None:

@@ -6,6 +6,7 @@ import json
 import sys
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from refusals import refuses
 from run_helpers import SMALL, Hooked, Place, copied, sqlite_place
 
 from mlflow_l3d import delete, evaluate, plan_sweep, sweep
 from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.synthetic import Synthetic
-from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.errors import L3DError
 from mlflow_l3d.studies.sweep import engine
-from mlflow_l3d.studies.sweep.results import SweepEvaluation
 from mlflow_l3d.studies.sweep.run import Sweep
 
 pytestmark = pytest.mark.slow
@@ -33,24 +34,25 @@ LONGER = {"mitigation_runs": 3, "golden_runs": 3}
 """One row more."""
 
 
-def run(place: Place, **parameters: Any) -> Any:
-    with place.entered():
-        return sweep(**{**SMALL, "executor": "inline", **SIZES, **parameters})
+def run(**parameters: Any) -> Any:
+    return sweep(**{**SMALL, "executor": "inline", **SIZES, **parameters})
 
 
 def points_of(place: Place, run_id: str) -> list[Any]:
     return place.runs(f"tags.`mlflow.parentRunId` = '{run_id}'")
 
 
-@pytest.fixture
-def place(tmp_path: Path, migrated_store: Path) -> Place:
-    return sqlite_place(migrated_store, tmp_path / "place")
-
-
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tuple[Place, Sweep]:
-    place = sqlite_place(migrated_store, tmp_path_factory.mktemp("swept"))
-    return place, run(place, over={"noise": NOISE})
+    with sqlite_place(migrated_store, tmp_path_factory.mktemp("swept")).entered() as place:
+        return place, run(over={"noise": NOISE})
+
+
+@pytest.fixture
+def again(swept: tuple[Place, Sweep], tmp_path: Path) -> Iterator[tuple[Place, Sweep]]:
+    """Let the test work in a copy of that place."""
+    with copied(swept[0], tmp_path / "copy").entered() as place:
+        yield place, swept[1]
 
 
 def test_three_levels_of_runs(swept: tuple[Place, Sweep]) -> None:
@@ -95,19 +97,17 @@ def test_keys_numbers_and_predictions_are_those_of_separate_commands(
             pd.testing.assert_frame_equal(one, two, check_exact=True)
 
 
-def test_the_separate_command_finds_everything_done(swept: tuple[Place, Sweep], tmp_path: Path) -> None:
-    place = copied(swept[0], tmp_path / "copy")
+def test_the_separate_command_finds_everything_done(again: tuple[Place, Sweep]) -> None:
+    place, _ = again
     alone = place.investigate(**SIZES, hyperparameters="noise=0.1")
     assert (alone.computed, alone.reused) == (0, CELLS)
 
 
-def test_the_result_is_made_again_from_the_runs(swept: tuple[Place, Sweep], tmp_path: Path) -> None:
-    place, found = copied(swept[0], tmp_path / "copy"), swept[1]
+def test_the_result_is_made_again_from_the_runs(again: tuple[Place, Sweep]) -> None:
+    place, found = again
     before = place.client.get_run(found.run_id)
-    with place.entered():
-        again = evaluate(found.run_id)
-    assert isinstance(again, SweepEvaluation)
-    pd.testing.assert_frame_equal(again.to_frame(), found.to_frame())
+    read = evaluate(found.run_id)
+    pd.testing.assert_frame_equal(read.to_frame(), found.to_frame())
     after = place.client.get_run(found.run_id)
     assert after.data.metrics == pytest.approx(before.data.metrics)
     artifacts = {each.path for each in place.client.list_artifacts(found.run_id)}
@@ -115,18 +115,15 @@ def test_the_result_is_made_again_from_the_runs(swept: tuple[Place, Sweep], tmp_
     assert artifacts >= {f"points.{kind}" for kind in ("parquet", "csv", "tex", "json")}
     assert "points.json" in after.data.tags["mlflow.loggedArtifacts"]
     assert not any(path.endswith(".png") for path in artifacts)
-    assert after.data.tags["mlflow.note.content"].startswith(f"**{again.report().headline}** ")
-    assert "sweep.html" in again.summary()
+    assert after.data.tags["mlflow.note.content"].startswith(f"**{read.report().headline}** ")
+    assert "sweep.html" in read.summary()
 
 
-def test_points_are_set_side_by_side_in_a_run_of_their_own(swept: tuple[Place, Sweep], tmp_path: Path) -> None:
-    place, found = copied(swept[0], tmp_path / "copy"), swept[1]
+def test_points_are_set_side_by_side_in_a_run_of_their_own(again: tuple[Place, Sweep]) -> None:
+    place, found = again
     run_ids = [point.run_id for point in found.points[:2]]
-    with place.entered():
-        beside = evaluate(",".join(run_ids))
-        quiet = evaluate(",".join(run_ids), log=False)
-    assert isinstance(beside, SweepEvaluation)
-    assert isinstance(quiet, SweepEvaluation)
+    beside = evaluate(",".join(run_ids))
+    quiet = evaluate(",".join(run_ids), log=False)
     run = place.client.get_run(beside.run_id)
     assert run.data.tags["l3d.role"] == "side_by_side"
     assert run.data.tags["l3d.investigations"] == ",".join(run_ids)
@@ -136,19 +133,15 @@ def test_points_are_set_side_by_side_in_a_run_of_their_own(swept: tuple[Place, S
     pd.testing.assert_frame_equal(quiet.to_frame(), beside.to_frame())
 
 
-def test_options_that_a_sweep_does_not_have(swept: tuple[Place, Sweep], tmp_path: Path) -> None:
-    place, found = copied(swept[0], tmp_path / "copy"), swept[1]
-    with place.entered():
-        with pytest.raises(ParameterError, match="metric=accuracy: has no effect on a sweep"):
-            evaluate(found.run_id, metric="accuracy")
-        with pytest.raises(ParameterError, match="must be named once"):
-            evaluate(f"{found.points[0].run_id},{found.points[0].run_id}")
+def test_options_that_a_sweep_does_not_have(again: tuple[Place, Sweep]) -> None:
+    _, found = again
+    refuses("metric=accuracy: has no effect on a sweep", evaluate, found.run_id, metric="accuracy")
+    refuses("must be named once", evaluate, f"{found.points[0].run_id},{found.points[0].run_id}")
 
 
-def test_delete_takes_all_three_levels(swept: tuple[Place, Sweep], tmp_path: Path) -> None:
-    place = copied(swept[0], tmp_path / "copy")
-    with place.entered():
-        assert delete(swept[1].run_id).runs == 1 + len(NOISE) + len(NOISE) * CELLS
+def test_delete_takes_all_three_levels(again: tuple[Place, Sweep]) -> None:
+    place, found = again
+    assert delete(found.run_id).runs == 1 + len(NOISE) + len(NOISE) * CELLS
     assert place.runs() == []
 
 
@@ -156,14 +149,14 @@ def test_the_run_of_mlflow_run_becomes_the_one_on_top(place: Place, monkeypatch:
     made = place.client.create_run("0", run_name="nosy-ram-123")
     place.client.log_param(made.info.run_id, "mitigation_runs", "2")
     monkeypatch.setenv("MLFLOW_RUN_ID", made.info.run_id)
-    found = run(place, over={"noise": NOISE[:2]}, mitigation_runs=2)
+    found = run(over={"noise": NOISE[:2]}, mitigation_runs=2)
     assert found.run_id == made.info.run_id
     assert place.client.get_run(found.run_id).info.run_name == found.request.title
     assert len(points_of(place, found.run_id)) == 2
 
 
 def test_cells_that_points_share_are_trained_once(place: Place) -> None:
-    found = run(place, factor="data_order;data_split;data_order,data_split")
+    found = run(factor="data_order;data_split;data_order,data_split")
     # 2 x 2 cells of each of two factors, and 2 golden runs that all three points have.
     assert found.computed == 10
     assert len(place.cells()) == 10
@@ -179,7 +172,7 @@ def test_cells_that_points_share_are_trained_once(place: Place) -> None:
 
 def test_a_budget_of_cells_is_kept_and_a_larger_one_continues(place: Place) -> None:
     given: dict[str, Any] = {"over": {"noise": NOISE[:2]}, **LONGER}
-    first = run(place, **given, budget=14)
+    first = run(**given, budget=14)
     assert (first.computed, first.spent) == (12, True)  # the next row of three would be the 15th cell
     rows = [next(iter(point.analysis.importances.values())).table.shape[0] for point in first.points]
     assert rows == [2, 2]
@@ -189,11 +182,10 @@ def test_a_budget_of_cells_is_kept_and_a_larger_one_continues(place: Place) -> N
     study = place.client.get_run(first.run_id)
     assert study.data.tags["l3d.state"] == "incomplete"
     assert "budget" in first.summary()
-    with place.entered():  # by itself, as any parent
-        alone = evaluate(first.points[1].run_id)
+    alone = evaluate(first.points[1].run_id)  # by itself, as any parent
     assert alone.analysis.metrics() == first.points[1].analysis.metrics()
 
-    second = run(place, **given)
+    second = run(**given)
     assert (second.computed, second.spent) == (2 * 9 - 12, False)
     assert place.client.get_run(first.run_id).data.tags["l3d.superseded_by"] == second.run_id
     own = points_of(place, second.run_id)
@@ -226,13 +218,13 @@ class Clock(Synthetic):
 def test_a_budget_of_time_is_kept(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(engine, "time", clock)
-    found = run(place, approach=clock, over={"noise": NOISE}, **LONGER, budget="10s")
+    found = run(approach=clock, over={"noise": NOISE}, **LONGER, budget="10s")
     assert (found.computed, found.spent) == (9, True)  # three rows of three cells; a fourth would be over after 12 s
     assert [point.analysis is not None for point in found.points] == [True, False, False]
     states = [(run.info.status, run.data.tags["l3d.state"]) for run in points_of(place, found.run_id)]
     assert states == [("FINISHED", "incomplete"), ("KILLED", "incomplete")]
     assert found.points[2].run_id == ""  # never begun
-    again = run(place, approach=clock, over={"noise": NOISE}, **LONGER, budget="1h")
+    again = run(approach=clock, over={"noise": NOISE}, **LONGER, budget="1h")
     assert (again.computed, again.spent) == (3 * 9 - 9, False)
 
 
@@ -241,9 +233,9 @@ def test_points_that_are_complete_are_taken_as_they_are(place: Place, tmp_path: 
     file = tmp_path / "sweep.json"
     file.write_text(json.dumps({"over": {"noise": [0, 0.1]}, "mitigation_runs": 2, "overrides": [longer]}))
     sizes = {"file": str(file), "mitigation_runs": "auto", "golden_runs": 4}  # 8 and 12 cells
-    first = run(place, **sizes, budget=14)
+    first = run(**sizes, budget=14)
     assert [run.data.tags["l3d.state"] for run in points_of(place, first.run_id)] == ["complete", "incomplete"]
-    second = run(place, **sizes)
+    second = run(**sizes)
     assert second.computed == 6
     assert second.points[0].run_id == first.points[0].run_id
     assert second.points[1].run_id != first.points[1].run_id
@@ -264,7 +256,7 @@ class Stumbling(Synthetic):
 
 
 def test_a_point_that_fails_is_said_and_the_others_go_on(place: Place) -> None:
-    found = run(place, approach=Stumbling(), over={"noise": NOISE})
+    found = run(approach=Stumbling(), over={"noise": NOISE})
     errors = [point.error for point in found.points]
     assert errors[0] == errors[2] == ""
     assert errors[1] == "approach synthetic could not be prepared: RuntimeError: no such thing"
@@ -280,7 +272,7 @@ def test_a_point_that_fails_is_said_and_the_others_go_on(place: Place) -> None:
 
 
 def test_cells_that_fail_are_not_counted_as_computed(place: Place) -> None:
-    found = run(place, over={"a_data_order": [1, 2]}, hyperparameters="fail_every=4", self_test="skip")
+    found = run(over={"a_data_order": [1, 2]}, hyperparameters="fail_every=4", self_test="skip")
     finished = place.runs("tags.`l3d.role` = 'cell' AND attributes.status = 'FINISHED'")
     assert 0 < found.computed == len(finished) < 2 * CELLS
 
@@ -295,16 +287,14 @@ def test_a_command_that_fails_in_its_first_run_leaves_the_other_points(
     script.write_text(f"import sys\n{checks}\nprint('accuracy: 0.5' + sys.argv[2][:2])\n")
     commands = [f"{sys.executable} -SE {script} {rate} {{data_order}} {{data_split}}" for rate in (1, 2, 3)]
     given: dict[str, Any] = {"task": "auto", "approach": "command", "metric": "auto", "self_test": "skip"}
-    with place.entered():
-        assert plan_sweep(**{**SMALL, **SIZES, **given}, command=commands[:2]).exit_status == 1
-        assert plan_sweep(**{**SMALL, **SIZES, **given}, command=commands[0]).exit_status == 0
-    found = run(place, **given, command=[commands[2], *commands[:2]])
+    assert plan_sweep(**{**SMALL, **SIZES, **given}, command=commands[:2]).exit_status == 1
+    assert plan_sweep(**{**SMALL, **SIZES, **given}, command=commands[0]).exit_status == 0
+    found = run(**given, command=[commands[2], *commands[:2]])
     assert found.exit_status == 1
     study = place.client.get_run(found.run_id)
     assert (study.data.metrics["points_failed"], study.data.metrics["points_complete"]) == (2, 1)
     assert study.data.tags["l3d.state"] == "incomplete"
-    with place.entered():
-        read = evaluate(found.run_id)
+    read = evaluate(found.run_id)
     for points in (found.points, read.sweep.points):
         silent, good, bad = points
         assert "printed no score" in silent.error
@@ -312,12 +302,12 @@ def test_a_command_that_fails_in_its_first_run_leaves_the_other_points(
         assert "score.py 2" in bad.choices["command"]
         assert "bad rate" in bad.error
     with pytest.raises(L3DError, match=r"^Every point failed; the first said: .* bad rate\. That was a first run"):
-        run(place, **given, command=[commands[1], f"{commands[1]} 1"])
+        run(**given, command=[commands[1], f"{commands[1]} 1"])
 
 
 def test_when_every_point_fails_the_sweep_does(place: Place) -> None:
     with pytest.raises(L3DError, match=r"^Every point failed; the first said: The first 3 runs .*fail_every asks"):
-        run(place, over={"noise": NOISE[:2]}, hyperparameters="fail_every=1")
+        run(over={"noise": NOISE[:2]}, hyperparameters="fail_every=1")
     assert {run.info.status for run in place.runs("tags.`l3d.role` != 'cell'")} == {"FAILED"}
 
 
@@ -329,7 +319,7 @@ def test_an_interrupt_leaves_no_parent_open_and_something_for_every_point(place:
     given: dict[str, Any] = {"over": {"noise": NOISE[:2]}, **LONGER}
     # Each point counts its own cells: the eighth of a point comes in the second round, when all have two rows.
     with pytest.raises(KeyboardInterrupt):
-        run(place, approach=Hooked(interrupt), **given)
+        run(approach=Hooked(interrupt), **given)
     parents = place.parents()
     assert [(parent.info.status, parent.data.tags["l3d.state"]) for parent in parents] == [("KILLED", "incomplete")] * 2
     assert all("runs done" in parent.data.tags["l3d.error"] for parent in parents)
@@ -337,7 +327,7 @@ def test_an_interrupt_leaves_no_parent_open_and_something_for_every_point(place:
     assert (study.info.status, study.data.tags["l3d.state"]) == ("KILLED", "incomplete")
     done = Counter(cell.data.params["noise"] for cell in place.cells())
     assert min(done.values()) >= 6
-    again = run(place, **given)
+    again = run(**given)
     assert again.computed == 2 * 9 - sum(done.values())
     assert len(place.cells()) == 2 * 9
     assert [run.info.run_name for run in place.runs() if run.info.status == "RUNNING"] == []
@@ -350,8 +340,8 @@ def test_a_last_row_that_was_interrupted_is_trained_to_its_end(place: Place) -> 
 
     parameters = {"mitigation_runs": 2, "golden_runs": 4, "over": {"noise": NOISE[:2]}}
     with pytest.raises(KeyboardInterrupt):
-        run(place, approach=Hooked(interrupt), **parameters)
-    found = run(place, approach=Hooked(lambda _: None), **parameters)
+        run(approach=Hooked(interrupt), **parameters)
+    found = run(approach=Hooked(lambda _: None), **parameters)
     assert [point.error for point in found.points] == ["", ""]
     assert place.client.get_run(found.run_id).data.tags["l3d.state"] == "complete"
 
@@ -360,13 +350,13 @@ def test_threads_do_not_grow_with_the_points(place: Place) -> None:
     most: list[int] = []
     before = threading.active_count()
     hook = Hooked(lambda _: most.append(threading.active_count()))
-    run(place, approach=hook, over={"noise": [0, 0.1, 0.2, 0.3]}, mitigation_runs=2, golden_runs=2)
+    run(approach=hook, over={"noise": [0, 0.1, 0.2, 0.3]}, mitigation_runs=2, golden_runs=2)
     assert max(most) <= before + 4  # two uploads, the heartbeat, and the scoring
 
 
 def test_a_stopping_rule_ends_each_point_by_itself(place: Place) -> None:
     sizes = {"investigation_runs": 3, "mitigation_runs": "auto", "golden_runs": "auto", "stop": "epsilon"}
-    found = run(place, over={"a_data_order": [0, 9]}, **sizes, epsilon=3)
+    found = run(over={"a_data_order": [0, 9]}, **sizes, epsilon=3)
     for point in found.points:
         value = dict(point.choices)["a_data_order"]
         alone = place.investigate(**sizes, epsilon=3, hyperparameters=f"a_data_order={value:g}")
