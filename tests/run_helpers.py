@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import known_schema  # noqa: F401 - every place has a store of its own
+import psutil
 from mlflow import MlflowClient
 from mlflow.entities import Run
 from warm_start import WarmStart
@@ -156,6 +158,21 @@ def wait_until(condition: Callable[[], bool], what: str, seconds: float = 60.0) 
             return
         assert time.monotonic() < deadline, f"waited {seconds} s in vain: {what}"
         time.sleep(0.02 + 5 * (time.thread_time() - begun))
+
+
+def wait_for_moment(process: WarmStart, condition: Callable[[], bool], what: str) -> None:
+    """Wait for a moment in the life of a process."""
+    wait_until(lambda: condition() or process.poll() is not None, what)
+    assert process.poll() is None, process.communicate()
+
+
+def kill_with_workers(process: WarmStart, *, at_once: bool = False) -> None:
+    """Kill a process, with which all that it started ends, or is killed `at_once`."""
+    family = psutil.Process(process.pid).children(recursive=True)
+    os.killpg(process.pid, signal.SIGKILL) if at_once else process.kill()
+    process.communicate()
+    _, alive = psutil.wait_procs(family, timeout=10)
+    assert alive == []
 
 
 def one_line(stderr: str) -> str:

@@ -29,27 +29,10 @@ WHERE: dict[str, tuple[Path, str, str, Parameters]] = {
 }
 WHERE["projects/default"] = (ROOT / "projects" / "default", "main", "investigate", verbs()["investigate"].parameters)
 HOSTILE = [
-    "plain",
-    "two words",
-    "  spaces  around  ",
-    "it's",
-    'say "hi"',
-    "a; touch hacked",
-    "a && touch hacked",
-    "$(touch hacked)",
-    "`touch hacked`",
-    "$HOME ${PATH}",
-    "a > hacked",
-    "*",
-    "back\\slash",
-    "{factor} {{braces}} {0}",
-    '{"a": 1, "b": "x y"}',
-    "tags.`l3d.role` = 'cell' and metrics.f1_macro > 0.5",
-    "line\nbreak",
-    "#no comment",
-    "ümlaut 数据",
-    "!history ~ [a-z] %s",
-    "",
+    *("plain", "two words", "  spaces  around  ", "it's", 'say "hi"', "*", "back\\slash", "line\nbreak", ""),
+    *("a; touch hacked", "a && touch hacked", "$(touch hacked)", "`touch hacked`", "$HOME ${PATH}", "a > hacked"),
+    *("{factor} {{braces}} {0}", '{"a": 1, "b": "x y"}', "tags.`l3d.role` = 'cell' and metrics.f1_macro > 0.5"),
+    *("#no comment", "ümlaut 数据", "!history ~ [a-z] %s"),
 ]
 STUB = """#!/bin/sh
 printf '%s\\0' "$@" > "$STUB_OUTPUT"

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from itertools import combinations
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,15 +24,9 @@ SIZES = {"approach": "synthetic", "investigation_runs": 3, "mitigation_runs": 2}
 
 
 def outcome(correct):
-    count = len(correct)
-    return answered("key", _Labels(count), np.arange(count), np.asarray(correct, dtype=np.int64))
-
-
-class _Labels:
-    """The labels of a task whose every class is 1."""
-
-    def __init__(self, count):
-        self.example_ids, self.labels = np.arange(count), np.ones(count, dtype=np.int64)
+    places, labels = np.arange(len(correct)), np.ones(len(correct), dtype=np.int64)
+    task = SimpleNamespace(example_ids=places, labels=labels)
+    return answered("key", task, places, np.asarray(correct, dtype=np.int64))
 
 
 def score(correct, number):

@@ -117,9 +117,7 @@ def test_cells_that_were_deleted(tmp_path: Path, migrated_store: Path) -> None:
     assert (again.computed, again.reused) == (CELLS, 0)
 
 
-def test_a_working_folder_that_is_removed_meanwhile(
-    tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_working_folder_that_is_removed_meanwhile(tmp_path, migrated_store, monkeypatch) -> None:
     place, here = sqlite_place(migrated_store, tmp_path / "place"), tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
@@ -188,9 +186,7 @@ def test_more_runs_find_what_a_killed_study_left_in_the_spool(investigated: Plac
     assert [run.info.run_name for run in place.runs() if run.info.status == "RUNNING"] == []
 
 
-def test_deleted_children_of_a_killed_study_are_uploaded_anew_with_its_own_commit(
-    investigated: Place, tmp_path: Path
-) -> None:
+def test_deleted_children_of_a_killed_study_are_uploaded_anew_with_its_own_commit(investigated, tmp_path) -> None:
     place, commit = copied(investigated, tmp_path / "place"), "mlflow.source.git.commit"
     [killed] = place.parents()
     place.client.set_tag(killed.info.run_id, commit, "before")

@@ -8,18 +8,13 @@ import signal
 from pathlib import Path
 
 import pytest
-from run_helpers import Hooked, Place, assert_whole, one_line, sqlite_place, wait_until
+from run_helpers import SMALL, Hooked, Place, assert_whole, one_line, wait_until
 
 pytestmark = pytest.mark.slow
 
 SLOW = {"hyperparameters": "duration=0.06", "mitigation_runs": 3, "golden_runs": 5, "workers": 1}
 CELLS = 14
 PROJECT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def place(tmp_path: Path, migrated_store: Path) -> Place:
-    return sqlite_place(migrated_store, tmp_path / "place")
 
 
 def assert_interrupted(place: Place, status: str = "KILLED") -> None:
@@ -64,16 +59,8 @@ def test_the_command_line_before_the_first_cell(place: Place) -> None:
 
 
 def test_mlflow_run(place: Place) -> None:
-    given = {
-        "approach": "synthetic",
-        "metric": "synthetic_score",
-        "investigation_runs": 3,
-        "executor": "inline",
-        **SLOW,
-    }
-    options = [part for name, value in given.items() for part in ("-P", f"{name}={value}")]
-    command = ["-m", "mlflow", "run", str(PROJECT), "--env-manager", "local", *options]
-    process = place.start(*command)
+    options = [f"-P{name}={value}" for name, value in {**SMALL, "executor": "inline", **SLOW}.items()]
+    process = place.start("-m", "mlflow", "run", str(PROJECT), "--env-manager", "local", *options)
     wait_until(lambda: len(place.spooled()) >= 3, "three cells")
     os.killpg(process.pid, signal.SIGINT)
     stdout, stderr = process.communicate(timeout=60)

@@ -42,10 +42,9 @@ def place(tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def evaluated(parent: str, **config: Any) -> Any:
+    data, ours = mlflow.data.from_l3d_runs(parent), {"model_type": "l3d", "evaluators": "l3d"}
     with mlflow.start_run(run_id=parent):
-        return mlflow.models.evaluate(
-            data=mlflow.data.from_l3d_runs(parent), model_type="l3d", evaluators="l3d", evaluator_config=config
-        )
+        return mlflow.models.evaluate(data=data, evaluator_config=config, **ours)
 
 
 Foreign = tuple[str, np.ndarray, np.ndarray, list[list[np.ndarray]]]
@@ -59,9 +58,7 @@ def strangers_place(tmp_path_factory: pytest.TempPathFactory, migrated_store: Pa
 
 
 @pytest.fixture
-def stranger(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strangers_place: tuple[Place, Foreign]
-) -> Iterator[tuple[Place, Foreign]]:
+def stranger(tmp_path, monkeypatch, strangers_place) -> Iterator[tuple[Place, Foreign]]:
     """Give a copy of a store with a stranger's runs, and what is in them."""
     monkeypatch.chdir(tmp_path)
     place, logged = strangers_place
@@ -175,9 +172,8 @@ def test_other_model_types_are_not_ours(model_type: str) -> None:
 def test_the_default_evaluators_still_work(place: Place) -> None:
     frame = pd.DataFrame({"prediction": [0.0, 1.0, 2.0, 4.0], "target": [0.0, 1.0, 2.0, 3.0]})
     with mlflow.start_run():
-        result = mlflow.models.evaluate(
-            data=frame, targets="target", predictions="prediction", model_type="regressor", evaluator_config={}
-        )
+        columns = {"targets": "target", "predictions": "prediction"}
+        result = mlflow.models.evaluate(data=frame, model_type="regressor", evaluator_config={}, **columns)
     assert result.metrics["max_error"] == 1.0
     assert "importance" not in result.metrics
 

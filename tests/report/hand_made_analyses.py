@@ -57,15 +57,8 @@ def make_importance(
 
 def nothing(factor: str, rows: int = 3, columns: int = 4) -> Importance:
     """Build the record of a factor of which no cell has a score."""
-    return Importance(
-        factor,
-        *[NAN] * 7,
-        np.full((rows, columns), NAN),
-        np.full(5, NAN),
-        rows_used=0,
-        cells_missing=12,
-        golden_missing=5,
-    )
+    missing = {"rows_used": 0, "cells_missing": 12, "golden_missing": 5}
+    return Importance(factor, *[NAN] * 7, np.full((rows, columns), NAN), np.full(5, NAN), **missing)
 
 
 def make_analysis(

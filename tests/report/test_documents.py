@@ -72,29 +72,19 @@ def attacked() -> Analysis:
 def comparison() -> Document:
     systems = [System(name, np.array([0.5, 0.6, 0.7, level])) for name, level in ((ATTACK, 0.8), ("b", 0.9))]
     compared = compare_systems({ATTACK: systems}, named("accuracy"))
-    scores = [
-        {"task": ATTACK, "system": one.name, "score": score, "pair": at}
-        for one in systems
-        for at, score in enumerate(one.scores)
-    ]
+    frames = [pd.DataFrame({"system": one.name, "score": one.scores, "pair": range(4)}) for one in systems]
+    scores = pd.concat(frames, ignore_index=True).assign(task=ATTACK)
     command = Source(given={"task": ATTACK}).command(golden_runs="RUNS")
     parents = [ComparedParent(ATTACK, name, ATTACK, "0", {ATTACK: name}, command) for name in (ATTACK, "b")]
     source = Source(run_id="r1", given={"runs": ATTACK})
-    return comparison_document(
-        compared, pd.DataFrame(scores), pd.DataFrame(), parents=parents, source=source, settings=SETTINGS
-    )
+    return comparison_document(compared, scores, pd.DataFrame(), parents=parents, source=source, settings=SETTINGS)
 
 
 def search(text: str, *, failed: bool = False) -> Document:
     trial = FinishedTrial(0, {"rate": 0.1}, {"rate": 0.1}, "k", "failed" if failed else "complete", 0.5)
     better = FinishedTrial(1, {"rate": 0.2}, {"rate": 0.2}, "l", "complete", 0.6)
-    table = trials_table(
-        {"coarse": [trial] if failed else [trial, better]},
-        ["rate"],
-        default={"rate": 0.1},
-        run_of=lambda _: text,
-        metrics={},
-    )
+    trials = {"coarse": [trial] if failed else [trial, better]}
+    table = trials_table(trials, ["rate"], default={"rate": 0.1}, run_of=lambda _: text, metrics={})
     found = SearchResult(
         title=ATTACK,
         metric=named(text or "f1_macro"),

@@ -108,9 +108,8 @@ def test_a_paper_gets_a_sentence_a_table_and_the_literature():
     assert " 3 runs have no score and are left out. " in details.sentence(failed, SOURCE)
     text = details.sentence(shown, SOURCE)
     scores = 100 * shown.golden_scores
-    assert (
-        f"Over 40 golden runs, f1_macro (%) on reviews.csv was {scores.mean():.1f} ± {scores.std(ddof=1):.1f}" in text
-    )
+    mean = f"{scores.mean():.1f} ± {scores.std(ddof=1):.1f}"
+    assert f"Over 40 golden runs, f1_macro (%) on reviews.csv was {mean}" in text
     assert "Two runs agree on 87.0 % of the predictions." in text
     assert text.endswith("(mlflow-l3d 0.2.0, crossed design, root seed 0)")
     first = shown.records[0]
@@ -203,7 +202,5 @@ def test_a_strip_shows_its_whole_band_and_counts_each_bar():
     many = np.concatenate([np.full(300, 79.0), [81.0]])
     bars = strip(many, [""] * 301, band=None, label="x", shown=str)
     assert re.findall(r"<title>(.*?)</title>", bars) == ["300 runs", "1 run"]
-    assert (marks_text(scores, "seed"), marks_text(many, "seed", "s")) == (
-        "Dots: seeds.",
-        "A bar: how many [[seeds|s]].",
-    )
+    assert marks_text(scores, "seed") == "Dots: seeds."
+    assert marks_text(many, "seed", "s") == "A bar: how many [[seeds|s]]."

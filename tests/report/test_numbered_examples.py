@@ -10,10 +10,8 @@ from mlflow_l3d.report.html import fragile_examples
 
 @pytest.mark.parametrize(("are_rows", "head", "shown"), [(True, "row of the data, from 1", 8), (False, "example", 7)])
 def test_rows_are_counted_from_1(are_rows: bool, head: str, shown: int) -> None:
-    worst = pd.DataFrame(
-        {"example_id": [7], "label": [0], "votes": [[2, 1]], "unparsed": [0], "share_right": [0.5], "entropy": [0.6]}
-    )
-    snippet = fragile_examples(worst, are_rows=are_rows)
+    worst = {"example_id": 7, "label": 0, "votes": [2, 1], "unparsed": 0, "share_right": 0.5, "entropy": 0.6}
+    snippet = fragile_examples(pd.DataFrame([worst]), are_rows=are_rows)
     assert snippet is not None
     page = snippet.__html__()
     assert f">{head}</th>" in page

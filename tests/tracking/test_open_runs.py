@@ -73,9 +73,7 @@ def test_a_run_of_another_machine_is_ended_with_its_children_once_its_heartbeat_
     assert "l3d.error" not in place.client.get_run(cell).data.tags
 
 
-def test_a_run_that_could_not_be_ended_is_ended_by_the_next_command(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_could_not_be_ended_is_ended_by_the_next_command(place, monkeypatch) -> None:
     def away(*_: object) -> None:
         raise OSError("away")
 

@@ -65,11 +65,8 @@ def test_a_score_is_computed_from_the_test_examples_alone(tmp_path: Path) -> Non
     own = pd.DataFrame(
         {"example_id": [4, 5, 6], "label": [0, 1, 1], "prediction": [0, 0, 1], "score_0": [0.9, 0.8, 0.1]}
     )
-    stored = {
-        "of_ours": own.assign(reference=[False, True, False]),
-        "without": own,
-        "of_a_stranger": own.assign(reference=["an", "answer", "text"]),
-    }
+    ours, strangers = (own.assign(reference=each) for each in ([False, True, False], ["an", "answer", "text"]))
+    stored = {"of_ours": ours, "without": own, "of_a_stranger": strangers}
     for name, table in stored.items():
         (tmp_path / name).mkdir()
         table.to_parquet(tmp_path / name / names.PREDICTIONS)
@@ -103,9 +100,7 @@ def test_a_server_that_is_away_is_no_damaged_file(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize(("name", "is_file"), [("runs.csv", True), ("folder", False), (300 * "a", False)])
-def test_only_a_file_in_place_of_a_run_is_called_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, is_file: bool
-) -> None:
+def test_only_a_file_in_place_of_a_run_is_called_one(tmp_path, monkeypatch, name, is_file) -> None:
     monkeypatch.chdir(tmp_path)
     Path("folder").mkdir()
     Path("runs.csv").touch()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,9 +58,7 @@ class Named(Synthetic):
 
 
 @pytest.mark.slow
-def test_a_study_of_a_metric_with_such_a_name(
-    migrated_store: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_study_of_a_metric_with_such_a_name(migrated_store, tmp_path, caplog) -> None:
     place = sqlite_place(migrated_store, tmp_path / "place")
     first = place.investigate(approach=Named(), metric="hits@10")
     assert caplog.text.count("MLflow does not take the metric name 'hits@10'") == 1
