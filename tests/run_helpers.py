@@ -14,24 +14,22 @@ from pathlib import Path
 from typing import Any
 
 import known_schema  # noqa: F401 - every place has a store of its own
+import mlflow
 import psutil
 from mlflow import MlflowClient
 from mlflow.entities import Run
+from stores import copy_store
 from warm_start import WarmStart
 
 from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.synthetic import Synthetic
 from mlflow_l3d.cells.cell import Cell, Outcome
+from mlflow_l3d.execution.environment import variables
 from mlflow_l3d.studies.investigation.results import Investigation
 from mlflow_l3d.studies.investigation.run import investigate
 
-SMALL: Mapping[str, Any] = {
-    "approach": "synthetic",
-    "metric": "synthetic_score",
-    "investigation_runs": 3,
-    "mitigation_runs": 2,
-    "golden_runs": 4,
-}
+_SIZES = {"investigation_runs": 3, "mitigation_runs": 2, "golden_runs": 4}
+SMALL: Mapping[str, Any] = {"approach": "synthetic", "metric": "synthetic_score", **_SIZES}
 CELLS = 10
 """Cells of an investigation with the parameters SMALL."""
 
@@ -51,22 +49,13 @@ class Place:
     @contextmanager
     def entered(self) -> Iterator[None]:
         """Make this the place of everything that MLflow and the package do in this process."""
-        import mlflow
-
-        wanted = {"L3D_CACHE": str(self.cache), **self.variables}
-        before = {name: os.environ.get(name) for name in wanted}
-        os.environ.update(wanted)
-        mlflow.set_tracking_uri(self.uri)
-        try:
-            yield
-        finally:
-            mlflow.set_tracking_uri(None)
-            os.environ.pop("MLFLOW_TRACKING_URI", None)
-            for name, value in before.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value
+        with variables({"L3D_CACHE": str(self.cache), **self.variables}):
+            mlflow.set_tracking_uri(self.uri)
+            try:
+                yield
+            finally:
+                mlflow.set_tracking_uri(None)
+                os.environ.pop("MLFLOW_TRACKING_URI", None)
 
     def investigate(self, **parameters: Any) -> Investigation:
         """Run an investigation in this process; small and inline unless told otherwise."""
@@ -104,14 +93,10 @@ class Place:
         return Path(self.client.download_artifacts(run_id, name, str(target)))
 
 
-def sqlite_place(template: Path, folder: Path, **variables: str) -> Place:
+def sqlite_place(template: Path, folder: Path, **of_place: str) -> Place:
     """Return a place with an empty SQLite store, copied from `template`."""
     folder.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(template, folder / "mlflow.db")
-    with closing(sqlite3.connect(folder / "mlflow.db")) as connection, connection:
-        location = (folder / "artifacts").as_uri()
-        connection.execute("UPDATE experiments SET artifact_location = ? WHERE experiment_id = 0", (location,))
-    return Place(f"sqlite:///{folder / 'mlflow.db'}", folder / "cache", variables)
+    return Place(copy_store(template, folder, (folder / "artifacts").as_uri()), folder / "cache", of_place)
 
 
 def copied(place: Place, folder: Path) -> Place:

@@ -204,7 +204,6 @@ def expressions(line: str) -> Iterator[str]:
 def test_class_names_add_no_attribute_to_what_the_script_writes() -> None:
     escape = next(line for line in SCRIPT.splitlines() if line.startswith("  const text = "))
     changes = re.search(r"^  function changes.*?^  \}$", SCRIPT, flags=re.DOTALL | re.MULTILINE)
-    assert changes is not None
     data = {"classes": [CLASS, CLASS], "factors": {CLASS: {"predicted": [["01?.", "00"]]}}}
     replaced = '.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;")'  # as browsers do
     element = f"({{ set textContent(words) {{ this.innerHTML = words{replaced}; }} }})"

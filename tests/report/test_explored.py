@@ -55,7 +55,6 @@ def test_every_score_of_a_table_names_its_run(design):
 
 def test_what_runs_predict_for_an_example_is_told_place_by_place(tmp_path):
     analysis, cells = simulated("crossed"), recorded("crossed")
-    assert analysis.examples is not None
     worst = int(analysis.examples.frame["example_id"].iloc[0])
     predictions = cells[["phase", "factor", "row", "column"]].assign(example_id=worst, prediction=1)
     predictions.loc[predictions["column"] == 2, "prediction"] = -1
@@ -72,7 +71,6 @@ def test_what_runs_predict_for_an_example_is_told_place_by_place(tmp_path):
 
 def test_examples_have_names_of_classes_votes_and_texts_only_if_given():
     analysis = simulated("crossed")
-    assert analysis.examples is not None
     worst = analysis.examples.frame.iloc[0]
     html = investigation_document(analysis, title="t", source=SOURCE).to_html()
     votes = ", ".join(f"{name}: {count}" for name, count in zip(SOURCE.classes, worst["votes"], strict=True) if count)
@@ -155,7 +153,6 @@ def test_axes_have_round_ticks_and_hold_all_values():
 
 def test_fragile_examples_come_with_texts_and_names_of_classes():
     analysis = simulated("crossed")
-    assert analysis.examples is not None
     task = make_task("reviews", [[f"text {number}" for number in range(80)]], [0, 1] * 40, ["NEG", "POS"])
     frame = fragile_frame(analysis.examples, task.texts_by_id(), task.class_names, 5)
     worst = analysis.examples.frame.head(5)

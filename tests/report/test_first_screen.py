@@ -192,7 +192,6 @@ def test_undecided_for_another_reason_than_runs_says_so(judged):
     found = replace(judged("dominates", "minor"), checks=(check,))
     assert "long tails" in said(found, 1)
     table = investigation_document(found, title="t").table
-    assert table is not None
     assert "dominates and minor are undecided: the scores have long tails" in table.note
     assert table.note.count("long tails") == 1
 
@@ -388,12 +387,10 @@ def test_what_would_help_is_said_with_numbers_and_the_command(judged):
     assert "± 0.1 0.1 to 2.7" in first.replace("(", "").replace(")", "")
     assert "(20 to 90 %)" in first
     table = help_table(Shown(found))
-    assert table is not None
     assert "Arrow" not in "".join(table.lines())  # nothing is drawn in the terminal
     longest = Remedy("mean", ("model_initialisation",), 4)
     needs = tuple(replace(each, remedy=longest, ratio=Range(0.9, 0.8, 1.02)) for each in found.remedies.best)
     wide = help_table(Shown(replace(found, remedies=Foreseen(needs, 0.0125))))
-    assert wide is not None
     assert sum(line.startswith("---") for line in wide.lines()) == 1  # no second table for the last column
     assert "Arrow: the interval is longer." in first  # 2.7 is more than twice 1.2
     assert document.to_html().count(">▶</text>") == 1

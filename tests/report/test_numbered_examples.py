@@ -12,7 +12,6 @@ from mlflow_l3d.report.html import fragile_examples
 def test_rows_are_counted_from_1(are_rows: bool, head: str, shown: int) -> None:
     worst = {"example_id": 7, "label": 0, "votes": [2, 1], "unparsed": 0, "share_right": 0.5, "entropy": 0.6}
     snippet = fragile_examples(pd.DataFrame([worst]), are_rows=are_rows)
-    assert snippet is not None
     page = snippet.__html__()
     assert f">{head}</th>" in page
     assert f">{shown}</th>" in page

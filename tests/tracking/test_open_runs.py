@@ -41,7 +41,6 @@ def test_a_run_is_ended_once_its_process_is_dead(place: Place) -> None:
     environment = {**os.environ, "L3D_CACHE": str(place.cache)}
     holder = subprocess.Popen([sys.executable, "-c", HOLDER, run_id], stdout=subprocess.PIPE, env=environment)
     try:
-        assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
         ablation(place)
         assert place.client.get_run(run_id).info.status == "RUNNING"

@@ -12,7 +12,7 @@ import mlflow
 import numpy as np
 import pandas as pd
 import pytest
-from run_helpers import CELLS, SMALL, Place, assert_whole, sqlite_place
+from run_helpers import Place, sqlite_place
 
 from mlflow_l3d.cells.factors import GOLDEN_BASE, MITIGATION_BASE, configuration_seed
 from mlflow_l3d.studies.investigation.parameters import MAIN
@@ -257,18 +257,6 @@ def test_nothing_private_is_logged(place: Place, one: Investigation, two: Invest
 
 
 @pytest.mark.slow
-def test_the_same_again_computes_nothing(place: Place, one: Investigation) -> None:
-    again = place.investigate(mitigation_runs=3, golden_runs=5, hyperparameters="noise=0.2")
-    assert (again.computed, again.reused) == (0, 14)
-    assert place.client.get_run(again.run_id).data.tags["l3d.cells_of"] == one.run_id
-    assert again.run_id != one.run_id
-    assert again.analysis.metrics() == one.analysis.metrics()
-    assert len(place.cells(one.run_id)) == 14
-    assert place.cells(again.run_id) == []
-    place.client.delete_run(again.run_id)
-
-
-@pytest.mark.slow
 def test_the_same_through_a_real_server_with_a_password(mlflow_server, tmp_path, place, two) -> None:
     """A server that asks for none takes the password all the same; it must not be found anywhere."""
     address = mlflow_server.replace("://", "://ann:s3cret@")
@@ -289,10 +277,3 @@ def test_the_same_through_a_real_server_with_a_password(mlflow_server, tmp_path,
     there = pd.read_parquet(place.download(two.run_id, "cells.parquet", tmp_path))
     same = [name for name in cells if name not in {"run_id", "duration_seconds"}]
     pd.testing.assert_frame_equal(cells[same], there[same])
-
-
-def test_a_small_investigation_is_whole(tmp_path: Path, migrated_store: Path) -> None:
-    place = sqlite_place(migrated_store, tmp_path)
-    result = place.investigate(root_seed=3)
-    assert_whole(place, result.run_id, CELLS)
-    assert result.request.plan.mitigation_runs == SMALL["mitigation_runs"]
