@@ -17,6 +17,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -234,6 +235,14 @@ def tracking_uri(tmp_path: Path, migrated_store: Path, monkeypatch: pytest.Monke
     """
     monkeypatch.chdir(tmp_path)
     return copy_store(migrated_store, tmp_path, (tmp_path / "mlruns" / "0").as_uri())
+
+
+@pytest.fixture
+def place(tmp_path: Path, migrated_store: Path) -> Any:
+    """Give a place for studies of this test's own, with an empty store: see :mod:`run_helpers`, which loads MLflow."""
+    from run_helpers import sqlite_place
+
+    return sqlite_place(migrated_store, tmp_path / "place")
 
 
 class TrackingServer:

@@ -3,8 +3,6 @@
 With ``L3D_TEST_STORE=mlflow`` it does everything.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import uuid

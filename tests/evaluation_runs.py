@@ -1,7 +1,5 @@
 """Evaluations that MLflow itself makes, without this package: small ones, each with a pitfall."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path

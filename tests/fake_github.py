@@ -1,7 +1,5 @@
 """A GitHub for tests, on this machine: the comments of one pull request, and a runner of the steps of an action."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

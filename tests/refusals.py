@@ -1,7 +1,5 @@
 """What a call that is not allowed says."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A place of its own for an investigation: a store, a cache, and ways to start and to read it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """One stage of a search of :class:`Climb`, as a process of its own would open it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Seeds studies for the report: drawn ones, whose predictions are made here."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

@@ -1,7 +1,5 @@
 """Who imports whom: the table in docs/architecture.md is the rule, and every room stands in it."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """The command line: every parameter is an option, mistakes are one line on stderr, and the exit status is true."""
 
-from __future__ import annotations
-
 import errno
 import functools
 import inspect

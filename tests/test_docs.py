@@ -1,7 +1,5 @@
 """What the documentation says is true: its examples run and its names exist."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import re

@@ -1,7 +1,5 @@
 """How much there is to read in the documentation, and how hard it is to read."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Errors that a user can mend are one line, here and on the other side of a process."""
 
-from __future__ import annotations
-
 import errno
 import pickle
 import tempfile

@@ -1,7 +1,5 @@
 """The fixtures of conftest.py do what they promise."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import subprocess

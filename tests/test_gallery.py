@@ -1,7 +1,5 @@
 """The gallery shows what benchmarks/pictures.py makes: its commands, and reports that name no machine."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from types import ModuleType

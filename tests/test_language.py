@@ -5,8 +5,6 @@ exceed its budget. When you rewrite sentences, lower the budget; never raise one
 explains what to write instead.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """MLproject: every parameter has our default, occurs in the command, and arrives as it was typed."""
 
-from __future__ import annotations
-
 import os
 import runpy
 import shlex

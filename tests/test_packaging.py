@@ -1,7 +1,5 @@
 """What is installed is whole, light to import, and pinned the same everywhere."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -1,7 +1,5 @@
 """`projects/pecher2024`: every command is planned, runs, shares its cells with others, and stands beside the paper."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import ModuleType
 from typing import Any

@@ -1,7 +1,5 @@
 """`projects/pecher2024`: what printed standard deviations allow to say, and the figures."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from types import ModuleType

@@ -1,7 +1,5 @@
 """`projects/pecher2024/join.py`: which published sign our runs are about, and what they say of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 from types import ModuleType

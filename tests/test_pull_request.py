@@ -1,7 +1,5 @@
 """The action and its script: one comment, the status of the check, and no token anywhere; GitHub is a fake."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Iterator

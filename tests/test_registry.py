@@ -1,7 +1,5 @@
 """Names are found through entry points: ours with and without an installation, a stranger's, and broken ones."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -65,7 +65,7 @@ def test_never_more_workers_than_cells_their_environment_and_what_they_tell(tmp_
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
         "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
         "MLFLOW_TRACKING_URI": "sqlite:///here.db",
-        SHARERS: "1",
+        SHARERS: "5",
         "device": "cpu",
     }
     assert {name: found.get(name) for name in expected} == expected

@@ -1,7 +1,5 @@
 """A session is given a seed for every factor, those without an effect included."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 

@@ -1,19 +1,16 @@
 """What a user gets wrong: one line on stderr, an exit status, and a run that says the same."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
-from run_helpers import SMALL, Place, one_line, sqlite_place
+from run_helpers import SMALL, Place, one_line
 
 from mlflow_l3d import cli
 
 
-@pytest.fixture
-def place(tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    return sqlite_place(migrated_store, tmp_path)
 
 
 def command(place: Place, capsys: pytest.CaptureFixture[str], *more: str, verb: str = "investigate") -> tuple[int, str]:

@@ -1,7 +1,5 @@
 """``kill -9`` at any moment: the same command again ends as if nothing had happened."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """A search that is killed or interrupted: the same command again ends as if nothing had happened."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """``kill -9`` of a sweep: the same command again computes what is missing, and leaves nothing running."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """Sessions that train many cells at once: a worker or the whole investigation is killed in the middle of a call."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """A tracking server that dies, hangs and comes back: training goes on, nothing is lost, nothing doubled."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM: exit status 130, a parent that says so, and nothing lost; and two processes at once."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

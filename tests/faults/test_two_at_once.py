@@ -1,7 +1,5 @@
 """Two studies at once that share golden runs: each run is trained once, whatever becomes of either."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sqlite3

@@ -8,8 +8,6 @@ where that is meant::
 in the root of the repository. Library versions are part of the keys; here they are fixed ones, see `fix_versions`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The evaluator as MLflow calls it: the same numbers as the investigation, for our runs and for a stranger's."""
 
-from __future__ import annotations
-
 import json
 import logging
 import warnings
@@ -34,11 +32,10 @@ def evaluators() -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+def place(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     monkeypatch.chdir(tmp_path)
-    made = sqlite_place(migrated_store, tmp_path)
-    with made.entered():
-        yield made
+    with place.entered():
+        yield place
 
 
 def evaluated(parent: str, **config: Any) -> Any:

@@ -1,7 +1,5 @@
 """What is remembered of each case, on disk and in an MLflow experiment."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from threading import Barrier, Thread
 

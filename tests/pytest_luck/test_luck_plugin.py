@@ -1,7 +1,5 @@
 """`pytest --l3d` in sessions of its own: verdicts, reports, and tests that are not as they should be."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

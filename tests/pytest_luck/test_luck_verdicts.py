@@ -1,7 +1,5 @@
 """The numbers of a case against known truth, and small suites of simulated cases."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Fixtures of reports."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

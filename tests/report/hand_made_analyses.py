@@ -1,7 +1,5 @@
 """Analysis records made by hand: what they hold is computed here, in plain numpy."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

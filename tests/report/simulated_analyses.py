@@ -1,7 +1,5 @@
 """Analyses of simulated scores and predictions, of every design."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

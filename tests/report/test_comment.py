@@ -1,7 +1,5 @@
 """Comments and badges: pictures of letters, text that stays text, and colours that can be read."""
 
-from __future__ import annotations
-
 import math
 import xml.etree.ElementTree as ET
 

@@ -1,7 +1,5 @@
 """What holds for the document of every study: its page is whole and safe, and its text fits the terminal."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

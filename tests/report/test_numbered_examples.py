@@ -1,7 +1,5 @@
 """Rows of the data are counted from 1 wherever a person reads them."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 

@@ -1,7 +1,5 @@
 """Verdicts and what they advise: one rule, and runs that settle what is undecided."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

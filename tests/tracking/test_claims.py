@@ -1,7 +1,5 @@
 """Claims of cells: nobody else gets one, they end with their process, and nothing is left lying about."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Addresses that lead nowhere, or to a server that refuses: one line each, quickly, and no password in it."""
 
-from __future__ import annotations
-
 import http.server
 import os
 import re

@@ -1,7 +1,5 @@
 """Evaluation runs that MLflow made without us, read as one table of judgements: each pitfall of them, known numbers."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path

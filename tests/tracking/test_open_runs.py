@@ -1,16 +1,13 @@
 """Runs beside parents whose process was killed: the next command of their kind on this machine ends them."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
-from run_helpers import Place, sqlite_place, wait_until
+from run_helpers import Place, wait_until
 
 from mlflow_l3d.tracking import auxiliary, parent
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
@@ -26,9 +23,9 @@ with held_open(sys.argv[1]):
 
 
 @pytest.fixture
-def place(migrated_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+def place(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
     monkeypatch.setattr(auxiliary, "_YOUNG_SECONDS", 0.0)
-    return sqlite_place(migrated_store, tmp_path / "place")
+    return place
 
 
 def ablation(place: Place) -> None:

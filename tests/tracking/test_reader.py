@@ -1,7 +1,5 @@
 """Cells read back from runs."""
 
-from __future__ import annotations
-
 import re
 from contextlib import closing
 from pathlib import Path

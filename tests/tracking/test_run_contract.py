@@ -1,7 +1,5 @@
 """The runs that an investigation leaves: names, tags, tables, and numbers that anybody can recompute from them."""
 
-from __future__ import annotations
-
 import json
 import re
 from itertools import combinations

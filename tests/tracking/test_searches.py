@@ -1,7 +1,5 @@
 """A finished search on a tracking server: found as the latest one or by its run, handed over, and recorded."""
 
-from __future__ import annotations
-
 import json
 import logging
 from dataclasses import replace
@@ -9,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_helpers import SMALL, Place, sqlite_place
+from run_helpers import SMALL, Place
 
 from mlflow_l3d import cli, strategies
 from mlflow_l3d.cells.factors import configuration_seed
@@ -28,11 +26,6 @@ SPLIT = ("data_split", "label_selection")
 ABSENT = "f" * 32
 NOTE = "Hyperparameters were searched with version 0 of synthetic, and are used with version 1."
 NONE = "hyperparameters=latest: there is no finished search of synthetic on synthetic"
-
-
-@pytest.fixture
-def place(tmp_path: Path, migrated_store: Path) -> Place:
-    return sqlite_place(migrated_store, tmp_path)
 
 
 @pytest.fixture(scope="module")

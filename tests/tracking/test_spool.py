@@ -1,7 +1,5 @@
 """A cell lies in the spool whole or not at all."""
 
-from __future__ import annotations
-
 import errno
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Uploads outlive an outage, in any order, and never hold up who gives them work."""
 
-from __future__ import annotations
-
 import errno
 import random
 import threading
