@@ -297,9 +297,7 @@ class TrackingServer:
 
 
 @pytest.fixture
-def make_mlflow_server(
-    tmp_path_factory: pytest.TempPathFactory, migrated_store: Path
-) -> Iterator[Callable[[], TrackingServer]]:
+def make_mlflow_server(tmp_path_factory, migrated_store: Path) -> Iterator[Callable[[], TrackingServer]]:
     """Give a function that starts a server which the test may stop and start again: same port, same store."""
     made: list[TrackingServer] = []
 

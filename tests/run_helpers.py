@@ -166,6 +166,15 @@ def one_line(stderr: str) -> str:
     return lines[0]
 
 
+def interrupt(process: WarmStart, number: signal.Signals = signal.SIGINT) -> None:
+    """Interrupt a command and all that it started; it says that it can be continued, and nothing else."""
+    os.killpg(process.pid, number)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    assert stdout == ""
+    assert "interrupted; the same command continues where it stopped" in one_line(stderr)
+
+
 def assert_whole(place: Place, parent: str, cells: int) -> None:
     """Check that a parent has each cell once, finished, and that nothing is left running or lying about."""
     own = place.cells(parent)

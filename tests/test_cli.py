@@ -93,11 +93,8 @@ def test_defaults_and_values_reach_the_function_and_its_summary_is_printed(verb,
     arguments = [text for name, value in given.items() for text in (row.parameters[name].option, value)]
     assert cli.main([verb, *words]) == cli.main([verb, *words, *arguments]) == 0
     assert capsys.readouterr().out == "what was found\n" * 2
-    always = {
-        **dict(zip(row.words, words, strict=True)),
-        **({"ask": True} if row.asks else {}),
-        **({"progress": True} if "progress" in inspect.signature(function).parameters else {}),
-    }
+    shown = {"progress"} & {*inspect.signature(function).parameters}
+    always = {**dict(zip(row.words, words, strict=True)), **dict.fromkeys([*shown, *["ask"] * row.asks], True)}
     defaults = {name: parameter.default for name, parameter in parameters.items()}
     assert [each.kwargs for each in call.call_args_list] == [{**defaults, **always}, {**given, **always}]
 
@@ -302,13 +299,9 @@ def test_the_three_verbs_in_turn(tracking_uri: str, monkeypatch: pytest.MonkeyPa
 @pytest.mark.slow
 @pytest.mark.parametrize(("arguments", "status"), [(["--help"], 0), ([*TINY, "--design", "x"], 2)])
 def test_module_and_console_script_are_the_same(arguments: list[str], status: int, tmp_path: Path) -> None:
-    environment = {**os.environ, "COLUMNS": "100"}
-    done = [
-        subprocess.run(
-            [*command, "investigate", *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True
-        )
-        for command in ([sys.executable, "-m", "mlflow_l3d"], [str(CONSOLE_SCRIPT)])
-    ]
+    options = {"cwd": tmp_path, "env": {**os.environ, "COLUMNS": "100"}, "capture_output": True, "text": True}
+    doors = [sys.executable, "-m", "mlflow_l3d"], [str(CONSOLE_SCRIPT)]
+    done = [subprocess.run([*door, "investigate", *arguments], **options) for door in doors]
     assert [each.returncode for each in done] == [status, status]
     assert done[0].stdout == done[1].stdout
     assert done[0].stderr == done[1].stderr

@@ -46,9 +46,8 @@ def test_studies_follow_those_that_they_need(pictures) -> None:
 
 def test_block_is_replaced_alone(pictures, tmp_path, monkeypatch) -> None:
     page = tmp_path / "index.md"
-    page.write_text(
-        "# A\n\n<!-- made: csv -->\nold\n<!-- end -->\n\nB\n\n<!-- made: five -->\n\n<!-- end -->\n", "utf-8"
-    )
+    before = "# A\n\n<!-- made: csv -->\nold\n<!-- end -->\n\nB\n\n<!-- made: five -->\n\n<!-- end -->\n"
+    page.write_text(before, "utf-8")
     monkeypatch.setattr(pictures, "GALLERY", tmp_path)
     for name in ("five", "csv", "csv"):
         pictures.write_block(name, f"new {name}")

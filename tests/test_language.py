@@ -120,9 +120,8 @@ def test_phrases_keep_to_their_budgets(name: str) -> None:
     pattern, instead, budgets = PHRASES[name]
     for (place, text), budget in zip(read()[0].items(), budgets, strict=True):
         hits = [text[max(0, hit.start() - 40) : hit.end() + 40] for hit in re.finditer(pattern, text)]
-        assert len(hits) <= budget, (
-            f"{place}: {name} occurs {len(hits)} times, {budget} allowed. Write {instead}: {hits}"
-        )
+        said = f"{place}: {name} occurs {len(hits)} times, {budget} allowed. Write {instead}: {hits}"
+        assert len(hits) <= budget, said
 
 
 def test_names_of_locals_keep_to_their_budgets() -> None:

@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 ENTRY_POINTS = {f"{group}:{name}": to for group, names in PROJECT["entry-points"].items() for name, to in names.items()}
 ENTRY_POINTS |= PROJECT["scripts"]
+WORKFLOW = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
 SOURCES = sorted((ROOT / "mlflow_l3d").rglob("*.py"))
 FORBIDDEN = {
     "pickle": r"^\s*(?:import|from)\s+(?:pickle|cloudpickle|dill|joblib|marshal|shelve)\b",
@@ -196,10 +197,9 @@ def test_default_project_runs_from_any_folder_without_an_installation(tmp_path: 
 
 
 def test_hosted_workflow_runs_what_anybody_runs_and_may_only_read() -> None:
-    text = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
-    workflow = yaml.safe_load(text)
+    workflow = yaml.safe_load(WORKFLOW)
     assert workflow["permissions"] == {"contents": "read"}
-    assert "secrets" not in text
+    assert "secrets" not in WORKFLOW
     job = workflow["jobs"]["run"]
     assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"]
     assert job["strategy"]["matrix"]["python"][0] == PROJECT["requires-python"].removeprefix(">=")
@@ -208,7 +208,7 @@ def test_hosted_workflow_runs_what_anybody_runs_and_may_only_read() -> None:
 
 
 def test_hosted_workflow_tries_the_oldest_and_the_newest_mlflow_that_may_be_installed() -> None:
-    job = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))["jobs"]["mlflow"]
+    job = yaml.safe_load(WORKFLOW)["jobs"]["mlflow"]
     (bounds,) = (need.specifier for need in map(Requirement, PROJECT["dependencies"]) if need.name == "mlflow")
     oldest, newest = (Requirement(each).specifier for each in job["strategy"]["matrix"]["mlflow"])
     low, high = ({part.operator: part.version for part in bounds}[operator] for operator in (">=", "<"))

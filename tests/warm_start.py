@@ -16,27 +16,13 @@ from tempfile import mkdtemp
 multiprocessing.get_context("forkserver").set_forkserver_preload(
     [
         "uvicorn",  # MLflow's server looks whether it is there
-        "mlflow.cli",
-        "mlflow.server.fastapi_app",
-        "mlflow.store.tracking.sqlalchemy_store",
-        "known_schema",
-        "mlflow_l3d.cli",
-        "mlflow_l3d.studies.ablation.report",
-        "mlflow_l3d.studies.investigation.report.page",
-        "mlflow_l3d.studies.gate.run",
-        "mlflow_l3d.studies.investigation.run",
-        "mlflow_l3d.studies.search.run",
+        *("mlflow.cli", "mlflow.server.fastapi_app", "mlflow.store.tracking.sqlalchemy_store", "known_schema"),
+        *("mlflow_l3d.cli", "mlflow_l3d.studies.ablation.report", "mlflow_l3d.studies.investigation.report.page"),
+        *("mlflow_l3d.studies.gate.run", "mlflow_l3d.studies.investigation.run", "mlflow_l3d.studies.search.run"),
         "mlflow_l3d.studies.sweep.run",
         # What these import later
-        "IPython",
-        "git",
-        "optuna",
-        "mlflow.store.tracking.sqlalchemy_workspace_store",
-        "pyarrow.dataset",
-        "pyarrow.parquet",
-        "scipy.stats",
-        "sqlalchemy.dialects.sqlite",
-        "warm_caches",
+        *("IPython", "git", "optuna", "mlflow.store.tracking.sqlalchemy_workspace_store", "pyarrow.dataset"),
+        *("pyarrow.parquet", "scipy.stats", "sqlalchemy.dialects.sqlite", "warm_caches"),
     ]
 )
 

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from run_helpers import sqlite_place
 
 from mlflow_l3d.approaches.base import answered
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
@@ -100,9 +99,9 @@ def investigation(function, **given):
     return investigate(approach=approach, task="synthetic", executor="inline", self_test="skip", **sizes, **given)
 
 
-def test_a_row_is_trained_once(tmp_path, migrated_store):
+def test_a_row_is_trained_once(place):
     counted = Counted()
-    with sqlite_place(migrated_store, tmp_path).entered():
+    with place.entered():
         found = investigation(counted, factor=TEST_SAMPLE)
     assert counted.asked == 3 + 5
     table = found.analysis.importances[TEST_SAMPLE].table

@@ -28,15 +28,8 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "random": lambda content: random.Random(1).randbytes(max(len(content), 32)),
 }
 KINDS = (*DAMAGE, "gone")
-SEARCH: dict[str, Any] = {
-    "metric": "height",
-    "space": '{"x": {"low": 0.0, "high": 0.9, "coarse": [0.0, 0.2]}}',
-    "hyperparameters": "epochs=2",
-    "fine_trials": 0,
-    "held_out_runs": 0,
-    "pruner": "none",
-    "executor": "inline",
-}
+SEARCH: dict[str, Any] = {"metric": "height", "hyperparameters": "epochs=2", "pruner": "none", "executor": "inline"}
+SEARCH |= {"space": '{"x": {"low": 0.0, "high": 0.9, "coarse": [0.0, 0.2]}}', "fine_trials": 0, "held_out_runs": 0}
 
 
 def damage(paths: Iterable[Path], kind: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
-from run_helpers import Place, kill_with_workers, one_line, sqlite_place, wait_for_moment, wait_until
+from run_helpers import Place, interrupt, kill_with_workers, sqlite_place, wait_for_moment, wait_until
 from search_cases import Climb, Trace
 from search_stages import searches, trials
 from warm_start import WarmStart
@@ -150,11 +150,7 @@ def test_interrupted(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["search", *(f"--{option}" for option in [*options, "fine-trials=2", "held-out-runs=0"])]
     process = place.start("-m", "mlflow_l3d", *command, "--executor=processes", "--workers=1")
     wait_until(lambda: len(place.spooled()) >= 3, "three trials")
-    os.killpg(process.pid, signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=60)
-    assert process.returncode == 130, stderr
-    assert stdout == ""
-    assert "the same command continues where it stopped" in one_line(stderr)
+    interrupt(process)
     [parent] = searches(place)
     assert (parent.info.status, parent.data.tags["l3d.state"]) == ("KILLED", "incomplete")
     assert "Interrupted after" in parent.data.tags["l3d.error"]

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from run_helpers import SMALL, Hooked, Place, assert_whole, one_line, wait_until
+from run_helpers import SMALL, Hooked, Place, assert_whole, interrupt, one_line, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -36,21 +36,14 @@ def assert_interrupted(place: Place, status: str = "KILLED") -> None:
 def test_the_command_line(place: Place, number: signal.Signals, executor: str) -> None:
     process = place.start(executor=executor, **SLOW)
     wait_until(lambda: len(place.spooled()) >= 3, "three cells")
-    os.killpg(process.pid, number)
-    stdout, stderr = process.communicate(timeout=60)
-    assert process.returncode == 130, stderr
-    assert stdout == ""
-    assert "the same command continues where it stopped" in one_line(stderr)
+    interrupt(process, number)
     assert_interrupted(place)
 
 
 def test_the_command_line_before_the_first_cell(place: Place) -> None:
     process = place.start(executor="processes", **SLOW)
     wait_until(lambda: bool(place.parents()), "a parent")
-    os.killpg(process.pid, signal.SIGINT)
-    _, stderr = process.communicate(timeout=60)
-    assert process.returncode == 130, stderr
-    one_line(stderr)
+    interrupt(process)
     [parent] = place.parents()
     assert parent.info.status == "KILLED"
     assert parent.data.tags["l3d.state"] == "incomplete"

@@ -38,9 +38,7 @@ def cells_of(design: str, factors: tuple[str, ...] = FACTORS, rows: int = 12, co
     return pd.DataFrame(found, columns=["phase", "factor", "row", "column", "index", "f1_macro"])
 
 
-def simulated(
-    design: str, *, pooled: bool = False, level: float = 0.95, factors: tuple[str, ...] = FACTORS
-) -> Analysis:
+def simulated(design, *, pooled=False, level=0.95, factors=FACTORS) -> Analysis:
     """Return an analysis with everything that one can hold."""
     cells = cells_of(design, factors)
     if pooled:

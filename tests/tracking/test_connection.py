@@ -1,12 +1,10 @@
 """Addresses that lead nowhere, or to a server that refuses: one line each, quickly, and no password in it."""
 
-import http.server
 import os
 import re
 import shutil
 import socket
 import sqlite3
-import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -16,6 +14,7 @@ import mlflow
 import pytest
 import requests
 import sqlalchemy
+from answering_server import serve
 from mlflow.environment_variables import MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT
 from mlflow.exceptions import MlflowException, RestException
 from warm_start import WarmStart
@@ -46,26 +45,8 @@ def refusal(uri: str | None) -> str:
 def answering(request: pytest.FixtureRequest) -> Iterator[str]:
     """Give the address of a server that answers everything with one status, or with one text."""
     status, body = (200, request.param) if isinstance(request.param, str) else (request.param, "no")
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.send_response(status)
-            self.send_header("Content-Length", "2")
-            self.end_headers()
-            self.wfile.write(body.encode())
-
-        do_GET = do_POST
-
-        def log_message(self, *args: object) -> None:
-            """Say nothing."""
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=[0.01], daemon=True)
-    thread.start()
-    yield f"127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serve(lambda *_: (status, body.encode())) as address:
+        yield address
 
 
 @pytest.mark.parametrize(

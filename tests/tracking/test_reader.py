@@ -60,9 +60,8 @@ def test_two_runs_without_keys_in_one_place() -> None:
 
 
 def test_a_score_is_computed_from_the_test_examples_alone(tmp_path: Path) -> None:
-    own = pd.DataFrame(
-        {"example_id": [4, 5, 6], "label": [0, 1, 1], "prediction": [0, 0, 1], "score_0": [0.9, 0.8, 0.1]}
-    )
+    columns = {"example_id": [4, 5, 6], "label": [0, 1, 1], "prediction": [0, 0, 1], "score_0": [0.9, 0.8, 0.1]}
+    own = pd.DataFrame(columns)
     ours, strangers = (own.assign(reference=each) for each in ([False, True, False], ["an", "answer", "text"]))
     stored = {"of_ours": ours, "without": own, "of_a_stranger": strangers}
     for name, table in stored.items():
@@ -74,9 +73,8 @@ def test_a_score_is_computed_from_the_test_examples_alone(tmp_path: Path) -> Non
     ids = {name: table["example_id"].to_pylist() for name, table in read_predictions(client, cells)}
     assert ids == {"of_ours": [4, 6], "without": [4, 5, 6], "of_a_stranger": [4, 5, 6]}
     every = dict(read_predictions(client, cells, scores=True, reference=True))
-    columns = ["example_id", "label", "prediction", "score_0"]
     assert every["of_ours"].to_pandas()[[*columns, "reference"]].equals(stored["of_ours"])
-    assert [every[name].column_names for name in ("without", "of_a_stranger")] == [columns] * 2
+    assert [every[name].column_names for name in ("without", "of_a_stranger")] == [[*columns]] * 2
 
 
 @pytest.mark.parametrize(
