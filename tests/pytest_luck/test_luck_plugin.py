@@ -179,7 +179,7 @@ def test_scores_are_compared_with_those_of_a_label_by_seed(sessions: Sessions) -
 
 
 def test_differences_that_miss_at_every_recorded_seed_fail(sessions: Sessions) -> None:
-    test = "@luck\n@pytest.mark.parametrize('x', range(6))\n"
+    test = "@luck\n@pytest.mark.parametrize('x', range(10))\n"
     test += "def test_one(luck, x): luck.score(luck.seed % 97 {}).not_worse_than('main', by=0.1)\n"
     sessions.write(test.format(""))
     sessions.cases("--l3d-record", "main")
