@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import shutil
 import signal
@@ -15,6 +16,8 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -33,9 +36,8 @@ ENVIRONMENT = {
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "TOKENIZERS_PARALLELISM": "false",
 }
-MLFLOW_STATE = [
-    f"MLFLOW_{name}" for name in ("EXPERIMENT_ID", "EXPERIMENT_NAME", "REGISTRY_URI", "RUN_ID", "TRACKING_URI")
-]
+_STATE = ("EXPERIMENT_ID", "EXPERIMENT_NAME", "REGISTRY_URI", "RUN_ID", "TRACKING_URI")
+MLFLOW_STATE = [f"MLFLOW_{name}" for name in _STATE]
 """MLflow reads these, and writes them into this process when its fluent functions are called."""
 
 settings.register_profile("l3d", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # on a busy machine, too
@@ -176,13 +178,35 @@ def mlflow_state() -> Iterator[None]:
     clean()
 
 
+def _folder(variable: str) -> Path:
+    if not os.environ.get(variable):
+        pytest.skip(f"{variable} is not set")
+    return Path(os.environ[variable])
+
+
 @pytest.fixture
 def data_folder() -> Path:
     """Give the folder ``$L3D_TEST_DATA``."""
-    folder = os.environ.get("L3D_TEST_DATA")
-    if not folder:
-        pytest.skip("L3D_TEST_DATA is not set")
-    return Path(folder)
+    return _folder("L3D_TEST_DATA")
+
+
+@pytest.fixture
+def reference_folder() -> Path:
+    """Give the folder ``$L3D_TEST_REFERENCE``, of published tables."""
+    return _folder("L3D_TEST_REFERENCE")
+
+
+@pytest.fixture(scope="module")
+def pecher2024() -> Iterator[Callable[[str], ModuleType]]:
+    """Give a function that imports modules of ``projects/pecher2024``; they are forgotten with the file of tests."""
+    folder = str(Path(__file__).resolve().parents[1] / "projects" / "pecher2024")
+    before = set(sys.modules)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        yield importlib.import_module
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(folder):
+            del sys.modules[name]
 
 
 @pytest.fixture(scope="session")
@@ -211,6 +235,14 @@ def tracking_uri(tmp_path: Path, migrated_store: Path, monkeypatch: pytest.Monke
     """
     monkeypatch.chdir(tmp_path)
     return copy_store(migrated_store, tmp_path, (tmp_path / "mlruns" / "0").as_uri())
+
+
+@pytest.fixture
+def place(tmp_path: Path, migrated_store: Path) -> Any:
+    """Give a place for studies of this test's own, with an empty store: see :mod:`run_helpers`, which loads MLflow."""
+    from run_helpers import sqlite_place
+
+    return sqlite_place(migrated_store, tmp_path / "place")
 
 
 class TrackingServer:
@@ -265,9 +297,7 @@ class TrackingServer:
 
 
 @pytest.fixture
-def make_mlflow_server(
-    tmp_path_factory: pytest.TempPathFactory, migrated_store: Path
-) -> Iterator[Callable[[], TrackingServer]]:
+def make_mlflow_server(tmp_path_factory, migrated_store: Path) -> Iterator[Callable[[], TrackingServer]]:
     """Give a function that starts a server which the test may stop and start again: same port, same store."""
     made: list[TrackingServer] = []
 

@@ -3,8 +3,6 @@
 With ``L3D_TEST_STORE=mlflow`` it does everything.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import uuid
@@ -53,17 +51,9 @@ def create_run(
         if place is None or len(names) != 1:
             raise NotDirectError
         run_id = uuid.uuid4().hex
-        info = {
-            "run_id": run_id,
-            "run_name": names.pop(),
-            "experiment_id": str(experiment_id),
-            "user_id": user_id,
-            "status": "RUNNING",
-            "start_time": start_time,
-            "end_time": None,
-            "lifecycle_stage": "active",
-            "artifact_uri": append_to_uri_path(place, run_id, SqlAlchemyStore.ARTIFACTS_FOLDER_NAME),
-        }
+        info = {"run_id": run_id, "run_name": names.pop(), "experiment_id": str(experiment_id), "user_id": user_id}
+        info |= {"status": "RUNNING", "start_time": start_time, "end_time": None, "lifecycle_stage": "active"}
+        info["artifact_uri"] = append_to_uri_path(place, run_id, SqlAlchemyStore.ARTIFACTS_FOLDER_NAME)
         unused = {"source_type": "UNKNOWN", "source_name": "", "entry_point_name": "", "source_version": ""}
         _insert(connection, "runs", [{_COLUMNS[name]: value for name, value in info.items()} | unused])
         _insert(connection, "tags", _rows(run_id, tags))
@@ -119,19 +109,13 @@ def get_run(store: SqlAlchemyStore, run_id: str) -> Run:
         if connection.exec_driver_sql("SELECT EXISTS (SELECT 1 FROM inputs WHERE source_id = ?)", (run_id,)).scalar():
             raise NotDirectError
         data_sets = store._get_run_inputs(session, [run_id])[0]
+        wanted = {"params": "key, value", "tags": "key, value", "latest_metrics": "key, value, timestamp, step, is_nan"}
         params, tags, metrics = (
             connection.exec_driver_sql(f"SELECT {columns} FROM {table} WHERE run_uuid = ?", (run_id,)).all()
-            for table, columns in (
-                ("params", "key, value"),
-                ("tags", "key, value"),
-                ("latest_metrics", "key, value, timestamp, step, is_nan"),
-            )
+            for table, columns in wanted.items()
         )
-    data = RunData(
-        [Metric(key, math.nan if is_nan else value, *moment) for key, value, *moment, is_nan in metrics],
-        [Param(*row) for row in params],
-        [RunTag(*row) for row in tags],
-    )
+    values = [Metric(key, math.nan if is_nan else value, *moment) for key, value, *moment, is_nan in metrics]
+    data = RunData(values, [Param(*row) for row in params], [RunTag(*row) for row in tags])
     return Run(RunInfo(**info), data, RunInputs(dataset_inputs=data_sets, model_inputs=[]), RunOutputs([]))
 
 

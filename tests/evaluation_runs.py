@@ -1,8 +1,6 @@
 """Evaluations that MLflow itself makes, without this package: small ones, each with a pitfall."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -61,18 +59,6 @@ def fails_on_q2(q: str) -> str:
     if q == "q2":
         raise RuntimeError("no answer")
     return q.upper()
-
-
-class Caller:
-    """An app that counts its calls and gives the answers to each question one after the other."""
-
-    def __init__(self, answers: Mapping[str, Sequence[str]]) -> None:
-        self.calls: list[str] = []
-        self.answers = {q: iter(each) for q, each in answers.items()}
-
-    def __call__(self, q: str) -> str:
-        self.calls.append(q)
-        return next(self.answers[q])
 
 
 def evaluated(data: Any, **more: Any) -> str:

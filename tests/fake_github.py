@@ -1,21 +1,19 @@
 """A GitHub for tests, on this machine: the comments of one pull request, and a runner of the steps of an action."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import subprocess
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import yaml
+from answering_server import serve
 
 ROOT = Path(__file__).resolve().parents[1]
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
@@ -60,29 +58,14 @@ def fake_github() -> Iterator[GitHub]:
     """Serve it in the block."""
     github = GitHub()
 
-    class Handler(BaseHTTPRequestHandler):
-        def answer(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            token = self.headers.get("Authorization", "")
-            status, answer = github.answer(self.command, self.path, token, json.loads(body) if body else None)
-            content = json.dumps(answer).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+    def answer(request: BaseHTTPRequestHandler, body: bytes) -> tuple[int, bytes]:
+        token = request.headers.get("Authorization", "")
+        status, found = github.answer(request.command, request.path, token, json.loads(body) if body else None)
+        return status, json.dumps(found).encode()
 
-        do_GET = do_POST = do_PATCH = answer
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        github.url = f"http://127.0.0.1:{server.server_port}"
+    with serve(answer) as address:
+        github.url = f"http://{address}"
         yield github
-        server.shutdown()
-        thread.join()
 
 
 @dataclass(frozen=True)
@@ -135,9 +118,8 @@ class Job:
             done = self.start(command, **environment, GITHUB_ACTION_PATH=str(ROOT), GITHUB_OUTPUT=str(output))
             printed += done.stdout + done.stderr
             lines = output.read_text(encoding="utf-8").splitlines()
-            contexts |= {
-                f"steps.{step['id']}.outputs.{line.partition('=')[0]}": line.partition("=")[2] for line in lines
-            }
+            written = (line.partition("=") for line in lines)
+            contexts |= {f"steps.{step['id']}.outputs.{name}": value for name, _, value in written}
             if code := done.returncode:
                 break
         outputs = {name: filled(each["value"], contexts) for name, each in ACTION["outputs"].items()}

@@ -1,7 +1,5 @@
 """Answers of gates, made by hand."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What `transformers` asks of one GGUF file several times, done once: to read the packaged model takes seconds."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What MLflow's stores of one process have in common, done once: each test has a store of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from inspect import signature
 from typing import Any

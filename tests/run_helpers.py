@@ -1,35 +1,33 @@
 """A place of its own for an investigation: a store, a cache, and ways to start and to read it."""
 
-from __future__ import annotations
-
 import os
 import shutil
+import signal
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import known_schema  # noqa: F401 - every place has a store of its own
+import mlflow
+import psutil
 from mlflow import MlflowClient
 from mlflow.entities import Run
+from stores import copy_store
 from warm_start import WarmStart
 
 from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.synthetic import Synthetic
 from mlflow_l3d.cells.cell import Cell, Outcome
+from mlflow_l3d.execution.environment import variables
 from mlflow_l3d.studies.investigation.results import Investigation
 from mlflow_l3d.studies.investigation.run import investigate
 
-SMALL: Mapping[str, Any] = {
-    "approach": "synthetic",
-    "metric": "synthetic_score",
-    "investigation_runs": 3,
-    "mitigation_runs": 2,
-    "golden_runs": 4,
-}
+_SIZES = {"investigation_runs": 3, "mitigation_runs": 2, "golden_runs": 4}
+SMALL: Mapping[str, Any] = {"approach": "synthetic", "metric": "synthetic_score", **_SIZES}
 CELLS = 10
 """Cells of an investigation with the parameters SMALL."""
 
@@ -47,24 +45,16 @@ class Place:
         return MlflowClient(self.uri)
 
     @contextmanager
-    def entered(self) -> Iterator[Place]:
+    def entered(self) -> Iterator[Self]:
         """Make this the place of everything that MLflow and the package do in this process; another one is restored."""
-        import mlflow
-
-        wanted = {"L3D_CACHE": str(self.cache), **self.variables}
-        before = {name: os.environ.get(name) for name in (*wanted, "MLFLOW_TRACKING_URI")}
-        uri = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
-        os.environ.update(wanted)
-        mlflow.set_tracking_uri(self.uri)
-        try:
-            yield self
-        finally:
-            mlflow.set_tracking_uri(uri)
-            for name, value in before.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value
+        before = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
+        own = {"L3D_CACHE": str(self.cache), "MLFLOW_TRACKING_URI": self.uri}
+        with variables({**own, **self.variables}):
+            mlflow.set_tracking_uri(self.uri)
+            try:
+                yield self
+            finally:
+                mlflow.set_tracking_uri(before)
 
     def investigate(self, **parameters: Any) -> Investigation:
         """Run an investigation in this process; small and inline unless told otherwise."""
@@ -102,14 +92,10 @@ class Place:
         return Path(self.client.download_artifacts(run_id, name, str(target)))
 
 
-def sqlite_place(template: Path, folder: Path, **variables: str) -> Place:
+def sqlite_place(template: Path, folder: Path, **of_place: str) -> Place:
     """Return a place with an empty SQLite store, copied from `template`."""
     folder.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(template, folder / "mlflow.db")
-    with closing(sqlite3.connect(folder / "mlflow.db")) as connection, connection:
-        location = (folder / "artifacts").as_uri()
-        connection.execute("UPDATE experiments SET artifact_location = ? WHERE experiment_id = 0", (location,))
-    return Place(f"sqlite:///{folder / 'mlflow.db'}", folder / "cache", variables)
+    return Place(copy_store(template, folder, (folder / "artifacts").as_uri()), folder / "cache", of_place)
 
 
 def copied(place: Place, folder: Path) -> Place:
@@ -158,12 +144,36 @@ def wait_until(condition: Callable[[], bool], what: str, seconds: float = 60.0) 
         time.sleep(0.02 + 5 * (time.thread_time() - begun))
 
 
+def wait_for_moment(process: WarmStart, condition: Callable[[], bool], what: str) -> None:
+    """Wait for a moment in the life of a process."""
+    wait_until(lambda: condition() or process.poll() is not None, what)
+    assert process.poll() is None, process.communicate()
+
+
+def kill_with_workers(process: WarmStart, *, at_once: bool = False) -> None:
+    """Kill a process, with which all that it started ends, or is killed `at_once`."""
+    family = psutil.Process(process.pid).children(recursive=True)
+    os.killpg(process.pid, signal.SIGKILL) if at_once else process.kill()
+    process.communicate()
+    _, alive = psutil.wait_procs(family, timeout=10)
+    assert alive == []
+
+
 def one_line(stderr: str) -> str:
     """Return the error line of a command, which must be its last and only one."""
     lines = [line for line in stderr.strip().splitlines() if line.startswith("mlflow-l3d:")]
     assert len(lines) == 1, stderr
     assert "Traceback" not in stderr, stderr
     return lines[0]
+
+
+def interrupt(process: WarmStart, number: signal.Signals = signal.SIGINT) -> None:
+    """Interrupt a command and all that it started; it says that it can be continued, and nothing else."""
+    os.killpg(process.pid, number)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    assert stdout == ""
+    assert "interrupted; the same command continues where it stopped" in one_line(stderr)
 
 
 def assert_whole(place: Place, parent: str, cells: int) -> None:

@@ -1,7 +1,5 @@
 """One stage of a search of :class:`Climb`, as a process of its own would open it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -82,9 +80,8 @@ class Search:
 
     def train(self, *settings: Mapping[str, Any]) -> list[Outcome]:
         """Train settings in one session, without Optuna."""
-        session = self.job.approach.prepare(
-            self.task, self.job.hyperparameters, model="", device="cpu", cache=self.folder
-        )
+        prepare, where = self.job.approach.prepare, {"model": "", "device": "cpu", "cache": self.folder}
+        session = prepare(self.task, self.job.hyperparameters, **where)
         cells = [self.request.trial_cell(params, number) for number, params in enumerate(settings)]
         outcomes = [run_cell(session, cell, self.job) for cell in cells]
         session.close()

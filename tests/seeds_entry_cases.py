@@ -1,7 +1,5 @@
 """An approach whose predictions are known, and small tasks with parts of their own; run as a script it is a study."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -1,7 +1,5 @@
 """Seeds studies for the report: drawn ones, whose predictions are made here."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 
@@ -40,17 +38,9 @@ def study(task, *, seeds=PAPER_SEEDS, model="RoBERTa-large", missing=(), collaps
 def regression(*, seeds=PAPER_SEEDS, model="RoBERTa-large"):
     rng = np.random.default_rng(5)
     labels = rng.uniform(0, 5, size=120)
-    frames = [
-        pd.DataFrame(
-            {
-                "seed": seed,
-                "example_id": np.arange(120),
-                "label": labels,
-                "prediction": labels + 0.1 * rng.normal() + 0.6 * rng.normal(size=120),
-            }
-        )
-        for seed in seeds
-    ]
+    truth = pd.DataFrame({"example_id": np.arange(120), "label": labels})
+    guesses = {seed: labels + 0.1 * rng.normal() + 0.6 * rng.normal(size=120) for seed in seeds}
+    frames = [truth.assign(seed=seed, prediction=guess) for seed, guess in guesses.items()]
     names = {"task": "stsb", "model": model, "benchmark": "GLUE", "training_size": 5749}
     return seeds_study(pd.DataFrame({"seed": list(seeds)}), pd.concat(frames), kind="regression", **names)
 

@@ -1,7 +1,5 @@
 """Ready tracking stores for tests."""
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
 from contextlib import closing

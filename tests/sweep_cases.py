@@ -1,7 +1,5 @@
 """Sweeps made by hand: points whose tables are drawn with known variances, and share configurations as real ones do."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import product
 

@@ -1,7 +1,5 @@
 """What investigations of the synthetic approach tend to with many runs, in closed form."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

@@ -1,11 +1,8 @@
 """The command line: every parameter is an option, mistakes are one line on stderr, and the exit status is true."""
 
-from __future__ import annotations
-
 import errno
 import functools
 import inspect
-import io
 import os
 import re
 import shlex
@@ -13,9 +10,11 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -28,23 +27,9 @@ from mlflow_l3d.parameters.verbs import public_names, verbs
 TINY = ["--approach", "synthetic", "--executor", "inline"]
 TINY += ["--investigation-runs", "2", "--mitigation-runs", "2", "--golden-runs", "2"]
 MAIN = "investigate --approach synthetic"
-VERBS = [
-    "ablation",
-    "compare",
-    "cure",
-    "delete",
-    "evaluate",
-    "gate",
-    "investigate",
-    "names",
-    "new",
-    "plan",
-    "referee",
-    "replicate",
-    "search",
-    "seeds",
-]
-VERBS += ["strategies", "sweep", "view"]
+VERBS = "ablation, compare, cure, delete, evaluate, gate, investigate, names, new, plan, referee, replicate, search, "
+VERBS += "seeds, strategies, sweep, view"
+BEHIND = r".* Write a command behind --: mlflow-l3d seeds --"
 CONSOLE_SCRIPT = Path(sys.executable).with_name("mlflow-l3d")
 
 Capture = pytest.CaptureFixture[str]
@@ -90,64 +75,17 @@ def test_help_fits_on_a_screen_with_what_most_people_need(verb, monkeypatch, cap
     assert shown.count("--help-all\n") == bool(row.usual)
 
 
-@pytest.mark.parametrize(
-    ("words", "fix"),
-    [
-        ("seeds some.csv other.csv", r"One command takes one task: repeat it with other\.csv\."),
-        ("seeds some.csv other.json", r"One command takes one task: repeat it with other\.json\."),
-        ("seeds mrpc rte", r"One command takes one task: repeat it with rte\."),
-        ("cure 1f 2f", r"One command takes one parent run id: repeat it with 2f\."),
-        ("compare 1f", r"option='1f': belongs to no parameter\."),
-        ("seeds some.csv train.py", r"Write a command behind --: mlflow-l3d seeds -- COMMAND"),
-        ("seeds ok.py --seed {seed}", r"Write a command behind --: mlflow-l3d seeds -- python ok.py --seed '{seed}'"),
-        ("seeds sh ok.sh {seed}", r"Write a command behind --: mlflow-l3d seeds -- sh ok.sh '{seed}'"),
-        ("evaluate ok.py --bad", r"option='--bad': (?!.*repeat).*"),
-        ("investigate --", r"command=: must be a program and its arguments\."),
-        ("seeds sh run", r"Write a command behind --: mlflow-l3d seeds -- COMMAND"),
-    ],
-)
-def test_a_second_word_has_the_right_hint(words: str, fix: str, capsys: Capture) -> None:
-    assert cli.main(words.split()) == 2
-    assert re.search(f"{fix}$", capsys.readouterr().err.strip())
-
-
 def test_behind_two_dashes_stands_the_command() -> None:
     given = cli._parse(["seeds", "--seeds", "3", "--", "python", "train.py", "--seed", "{seed}", "--", "a b"])
     assert (given["approach"], given["seeds"]) == ("command", "3")
     assert shlex.split(given["command"]) == ["python", "train.py", "--seed", "{seed}", "--", "a b"]
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (
-            ["seeds", "--command", "a {seed}", "--", "b {seed}"],
-            "command='?a {seed}'?: cannot be combined with a command behind",
-        ),
-        (
-            ["investigate", "--approach", "icl", "--", "b {seed}"],
-            "approach=icl: cannot be combined with a command behind --",
-        ),
-        (["names", "--", "a"], "names: takes no command behind --"),
-    ],
-)
-def test_a_command_is_given_once(words: list[str], said: str, capsys: Capture) -> None:
-    assert cli.main(words) == 2
-    assert re.search(said, capsys.readouterr().err)
-
-
 @pytest.mark.parametrize("verb", sorted(verbs()))
 def test_defaults_and_values_reach_the_function_and_its_summary_is_printed(verb, monkeypatch, capsys) -> None:
     row = verbs()[verb]
-    called: list[dict[str, object]] = []
-
     function = getattr(import_module(row.module), row.function)
-
-    @functools.wraps(function)
-    def call(**options: object) -> SimpleNamespace:
-        called.append(options)
-        return SimpleNamespace(summary=lambda: "what was found")
-
+    call = functools.wraps(function)(Mock(return_value=SimpleNamespace(summary=lambda: "what was found")))
     monkeypatch.setattr(import_module(row.module), row.function, call)
     words = [f"the {name}" for name in row.words]
     parameters = {name: each for name, each in row.parameters.items() if name not in DRY_RUN}
@@ -155,13 +93,10 @@ def test_defaults_and_values_reach_the_function_and_its_summary_is_printed(verb,
     arguments = [text for name, value in given.items() for text in (row.parameters[name].option, value)]
     assert cli.main([verb, *words]) == cli.main([verb, *words, *arguments]) == 0
     assert capsys.readouterr().out == "what was found\n" * 2
-    always = {
-        **dict(zip(row.words, words, strict=True)),
-        **({"ask": True} if row.asks else {}),
-        **({"progress": True} if "progress" in inspect.signature(function).parameters else {}),
-    }
+    shown = {"progress"} & {*inspect.signature(function).parameters}
+    always = {**dict(zip(row.words, words, strict=True)), **dict.fromkeys([*shown, *["ask"] * row.asks], True)}
     defaults = {name: parameter.default for name, parameter in parameters.items()}
-    assert called == [{**defaults, **always}, {**given, **always}]
+    assert [each.kwargs for each in call.call_args_list] == [{**defaults, **always}, {**given, **always}]
 
 
 @pytest.mark.parametrize("verb", sorted(verbs()))
@@ -212,7 +147,7 @@ def test_names_of_the_package_are_those_of_the_verbs() -> None:
         ("evaluate --surce x", r"option='--surce': must be one of .* Did you mean '--source'\?"),
         ("evaluate --from lm_eval .", r"from='lm_eval': must be one of .* Did you mean 'lm-eval'\?"),
         ("investigat", r"command='investigat': must be one of ablation, .*\. Did you mean 'investigate'\?"),
-        ("--factor data_order", rf"command='data_order': must be one of {', '.join(VERBS)}\."),
+        ("--factor data_order", rf"command='data_order': must be one of {VERBS}\."),
         ("investigate nowhere/ok.cvs --approach synthetic", r"task='nowhere/ok\.cvs': .*, or hf:NAME\."),
         ("seeds train.py more", r"option='more': .* behind --: mlflow-l3d seeds -- python train.py more"),
         ("investigate --factor", r"investigate: argument --factor: expected one argument \(see .*"),
@@ -226,10 +161,24 @@ def test_names_of_the_package_are_those_of_the_verbs() -> None:
         (f"investigate --approach icl --model {300 * 'x'}", r"model=x+\.\.\.: .* \(File name too long\)\."),
         ("sweep --approach synthetic --file=--", r"file=--: the file cannot be read .*"),
         (f"sweep --approach synthetic --over {9999 * '['}", r"over=\[+.* is not valid JSON .*"),
+        ("seeds some.csv other.csv", r".* One command takes one task: repeat it with other\.csv\."),
+        ("seeds some.csv other.json", r".* One command takes one task: repeat it with other\.json\."),
+        ("seeds mrpc rte", r".* One command takes one task: repeat it with rte\."),
+        ("cure 1f 2f", r".* One command takes one parent run id: repeat it with 2f\."),
+        ("compare 1f", r"option='1f': belongs to no parameter\."),
+        ("seeds some.csv train.py", f"{BEHIND} COMMAND"),
+        ("seeds ok.py --seed {seed}", f"{BEHIND} python ok.py --seed '{{seed}}'"),
+        ("seeds sh ok.sh {seed}", f"{BEHIND} sh ok.sh '{{seed}}'"),
+        ("seeds sh run", f"{BEHIND} COMMAND"),
+        ("evaluate ok.py --bad", r"option='--bad': (?!.*repeat).*"),
+        ("investigate --", r"command=: must be a program and its arguments\."),
+        ("seeds --command 'a {seed}' -- b", "command='?a {seed}'?: cannot be combined with a command behind .*"),
+        ("investigate --approach icl -- b", "approach=icl: cannot be combined with a command behind --.*"),
+        ("names -- a", "names: takes no command behind --"),
     ],
 )
 def test_mistake(arguments: str, line: str, capsys: Capture) -> None:
-    status, shown = refused(capsys, *arguments.split())
+    status, shown = refused(capsys, *shlex.split(arguments))
     assert status == 2
     assert re.fullmatch(line, shown)
 
@@ -251,30 +200,20 @@ def test_a_file_with_another_name_is_proposed(tmp_path, monkeypatch, capsys) -> 
 
 
 def test_error_that_is_no_parameters(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
-    def fail(*_: object) -> int:
-        raise L3DError("the disk is full")
-
-    monkeypatch.setattr(cli, "_run", fail)
+    monkeypatch.setattr(cli, "_run", Mock(side_effect=L3DError("the disk is full")))
     assert refused(capsys, "investigate") == (1, "the disk is full")
 
 
 @pytest.mark.parametrize(("error", "status"), [(OSError(28, "No space left on device"), 1), (BrokenPipeError(), 0)])
 def test_a_result_that_cannot_be_printed(error, status, monkeypatch, capsys) -> None:
-    class Full(io.StringIO):
-        def write(self, _: str) -> int:
-            raise error
-
-    monkeypatch.setattr("sys.stdout", Full())
+    monkeypatch.setattr("sys.stdout", Mock(write=Mock(side_effect=error), fileno=Mock(side_effect=OSError)))
     assert cli.main(["names"]) == status
     said = "mlflow-l3d: error: the result cannot be printed (No space left on device).\n"
     assert capsys.readouterr().err == (said if status else "")
 
 
 def test_unforeseen_error_has_a_traceback_and_a_last_line(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
-    def fail(*_: object) -> int:
-        raise ZeroDivisionError("by nothing")
-
-    monkeypatch.setattr(cli, "_run", fail)
+    monkeypatch.setattr(cli, "_run", Mock(side_effect=ZeroDivisionError("by nothing")))
     assert cli.main(["investigate"]) == 1
     shown = capsys.readouterr()
     assert shown.out == ""
@@ -293,54 +232,34 @@ def test_unforeseen_error_has_a_traceback_and_a_last_line(monkeypatch: pytest.Mo
         (RuntimeError("(sqlite3.OperationalError) attempt to write a readonly database"), "The database is read-only."),
     ],
 )
-def test_a_disk_that_cannot_be_written_is_one_line(
-    error: Exception, line: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    def fail(*_: object) -> int:
-        raise RuntimeError("the store failed") from error
-
-    monkeypatch.setattr(cli, "_run", fail)
+def test_a_disk_that_cannot_be_written_is_one_line(error, line, monkeypatch, capsys) -> None:
+    of_the_store = RuntimeError("the store failed")
+    of_the_store.__cause__ = error
+    monkeypatch.setattr(cli, "_run", Mock(side_effect=of_the_store))
     assert cli.main(["investigate"]) == 1
     assert capsys.readouterr().err.startswith(f"mlflow-l3d: error: {line}")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interruption(number: signal.Signals, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr(cli, "_run", lambda *_: signal.raise_signal(number))
-    assert cli.main(["investigate"]) == 130
-    assert capsys.readouterr().err == "mlflow-l3d: interrupted; the same command continues where it stopped.\n"
-    assert signal.getsignal(signal.SIGTERM) is before
+class Dying:
+    def __init__(self, number: signal.Signals) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        signal.raise_signal(self.number)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interruption_that_falls_into_a_destructor_is_repeated(number: signal.Signals, monkeypatch) -> None:
-    class Dying:
-        def __del__(self) -> None:
-            signal.raise_signal(number)
-
+@pytest.mark.parametrize("way", [signal.raise_signal, Dying], ids=["at once", "in a destructor: repeated"])
+def test_interruption(number: signal.Signals, way: Callable[..., object], monkeypatch, capsys: Capture) -> None:
     def run(*_: object) -> None:
-        Dying()
+        way(number)
         assert not threading.Event().wait(60), "nobody interrupted"
 
-    before = sys.unraisablehook
+    before = signal.getsignal(signal.SIGTERM), sys.unraisablehook
     monkeypatch.setattr(cli, "_run", run)
     assert cli.main(["investigate"]) == 130
-    assert sys.unraisablehook is before
-
-
-@pytest.mark.slow
-def test_wrong_option_fails_the_run_that_mlflow_made(tracking_uri, monkeypatch, capsys) -> None:
-    import mlflow
-
-    client = mlflow.MlflowClient(tracking_uri)
-    run_id = client.create_run("0").info.run_id
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
-    monkeypatch.setenv("MLFLOW_RUN_ID", run_id)
-    status, line = refused(capsys, "investigate", "--facotr", "x")
-    run = client.get_run(run_id)
-    assert (status, run.info.status, run.data.tags["l3d.state"]) == (2, "FAILED", "incomplete")
-    assert run.data.tags["l3d.error"] == run.data.tags["mlflow.note.content"] == line
+    assert capsys.readouterr().err == "mlflow-l3d: interrupted; the same command continues where it stopped.\n"
+    assert (signal.getsignal(signal.SIGTERM), sys.unraisablehook) == before
 
 
 @pytest.mark.slow
@@ -378,19 +297,11 @@ def test_the_three_verbs_in_turn(tracking_uri: str, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arguments", "status"),
-    [
-        (["investigate", "--help"], 0),
-        (["investigate", *TINY, "--design", "x"], 2),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "status"), [(["--help"], 0), ([*TINY, "--design", "x"], 2)])
 def test_module_and_console_script_are_the_same(arguments: list[str], status: int, tmp_path: Path) -> None:
-    environment = {**os.environ, "COLUMNS": "100"}
-    done = [
-        subprocess.run([*command, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True)
-        for command in ([sys.executable, "-m", "mlflow_l3d"], [str(CONSOLE_SCRIPT)])
-    ]
+    options = {"cwd": tmp_path, "env": {**os.environ, "COLUMNS": "100"}, "capture_output": True, "text": True}
+    doors = [sys.executable, "-m", "mlflow_l3d"], [str(CONSOLE_SCRIPT)]
+    done = [subprocess.run([*door, "investigate", *arguments], **options) for door in doors]
     assert [each.returncode for each in done] == [status, status]
     assert done[0].stdout == done[1].stdout
     assert done[0].stderr == done[1].stderr
@@ -399,13 +310,13 @@ def test_module_and_console_script_are_the_same(arguments: list[str], status: in
     assert list(tmp_path.iterdir()) == []  # a mistake leaves no data base behind
 
 
-def test_help_loads_nothing_heavy() -> None:
+def test_help_and_the_start_of_pytest_load_nothing_heavy() -> None:
     code = (
-        "import sys; from mlflow_l3d.cli import main\n"
+        "import sys, mlflow_l3d.pytest_luck; from mlflow_l3d.cli import main\n"
         "try: main(['investigate', '--help'])\n"
         "except SystemExit: pass\n"
-        "heavy = ('mlflow', 'torch', 'pandas', 'numpy', 'transformers')\n"
-        "print([name for name in heavy if name in sys.modules], file=sys.stderr)"
+        "heavy = 'mlflow torch pandas numpy scipy transformers datasets matplotlib sklearn filelock'.split()\n"
+        "print([*{*heavy, 'mlflow_l3d.pytest_luck.suite'} & {*sys.modules}], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[]"
@@ -422,16 +333,11 @@ def test_a_flag_may_stand_without_its_value() -> None:
 
 @pytest.mark.parametrize("verb", [name for name, verb in verbs().items() if verb.plans])
 def test_a_dry_run_calls_what_plans_with_the_same_parameters(verb: str, monkeypatch) -> None:
-    row, called = verbs()[verb], []
+    row, call = verbs()[verb], Mock(return_value=SimpleNamespace(summary=lambda: ""))
     module, _, function = row.plans.partition(":")
-
-    def call(**options: object) -> SimpleNamespace:
-        called.append(options)
-        return SimpleNamespace(summary=lambda: "")
-
     monkeypatch.setattr(import_module(module), function, call)
     monkeypatch.setattr(import_module(row.module), row.function, None)
     assert cli.main([verb, "--dry-run"]) == cli.main([verb, "--dry-run", "true", "--executor", "inline"]) == 0
     defaults = {name: each.default for name, each in row.parameters.items() if name not in DRY_RUN}
-    assert called == [defaults, {**defaults, "executor": "inline"}]
+    assert [each.kwargs for each in call.call_args_list] == [defaults, {**defaults, "executor": "inline"}]
     assert getattr(mlflow_l3d, function)

@@ -1,7 +1,5 @@
 """What the documentation says is true: its examples run and its names exist."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import re
@@ -157,11 +155,9 @@ def test_page_on_runs_is_what_an_investigation_writes(tracking_uri: str, monkeyp
     assert {name for name in written if f"`{name}`" not in page} == set()
     columns = {name for name in result.cells.columns if not name.startswith(("factor.", "seed."))}
     assert {name for name in columns - set(child.data.metrics) if f"`{name}`" not in page} == set()
-    steps = {
-        name: {metric.step for metric in client.get_metric_history(result.run_id, name)}
-        for name in ("score_mean", "importance", "consistency")
-    }
-    assert steps == {"score_mean": {1, 2, 3}, "importance": {2, 3}, "consistency": {1, 2, 3}}
+    expected = {"score_mean": {1, 2, 3}, "importance": {2, 3}, "consistency": {1, 2, 3}}
+    histories = {name: client.get_metric_history(result.run_id, name) for name in expected}
+    assert {name: {metric.step for metric in history} for name, history in histories.items()} == expected
 
 
 @pytest.mark.slow
@@ -243,7 +239,6 @@ def test_pages_hold_nothing_private(page: str) -> None:
 
 def test_every_check_has_its_row() -> None:
     """A check that no page explains is a code without a meaning."""
-    code = re.compile(r"L3D\d{3}")
-    raised = {found for path in (ROOT / "mlflow_l3d").rglob("*.py") for found in code.findall(path.read_text("utf-8"))}
+    raised = {code for path in PACKAGE.rglob("*.py") for code in re.findall(r"L3D\d{3}", path.read_text("utf-8"))}
     rows = re.findall(r"^\| (L3D\d{3}) \|", PAGES["checks.md"], re.MULTILINE)
     assert sorted(raised) == rows

@@ -1,7 +1,5 @@
 """How much there is to read in the documentation, and how hard it is to read."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -29,9 +27,8 @@ def prose(page: Path) -> str:
 def syllables(word: str) -> int:
     """Return the groups of vowels but for a silent e at the end: dictionaries of syllables have to be downloaded."""
     groups = len(re.findall(r"[aeiouy]+", word.lower()))
-    return max(
-        1, groups - bool(re.search(r"[^aeiouyl]e(s|d)?$", word.lower()) and not re.search(r"[td]ed$|[cgsxz]es$", word))
-    )
+    is_silent = re.search(r"[^aeiouyl]e(s|d)?$", word.lower()) and not re.search(r"[td]ed$|[cgsxz]es$", word)
+    return max(1, groups - bool(is_silent))
 
 
 def reading_grade(text: str) -> float:

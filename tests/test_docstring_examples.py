@@ -1,7 +1,5 @@
 """Examples in docstrings: every public function and class that people call has one, and it gives what it says."""
 
-from __future__ import annotations
-
 import doctest
 import re
 from importlib import import_module

@@ -1,7 +1,5 @@
 """The fixtures of conftest.py do what they promise."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import subprocess
@@ -41,17 +39,12 @@ def test_store_is_fresh_and_keeps_artifacts_in_the_folder_of_the_test(tracking_u
         assert Path(run.info.artifact_uri.removeprefix("file://")).is_relative_to(tmp_path)
 
 
-def test_stores_of_two_tests_are_two(tracking_uri: str) -> None:
-    import mlflow
-
-    assert [e.name for e in mlflow.MlflowClient(tracking_uri).search_experiments()] == ["Default"]
-
-
 @pytest.mark.parametrize("turn", [1, 2])
-def test_what_fluent_calls_leave_behind_is_gone(turn: int, tracking_uri: str) -> None:
+def test_what_a_test_leaves_behind_is_gone(turn: int, tracking_uri: str) -> None:
     import mlflow
 
     assert mlflow.active_run() is None
+    assert [each.name for each in mlflow.MlflowClient(tracking_uri).search_experiments()] == ["Default"]
     mlflow.set_tracking_uri(tracking_uri)
     mlflow.set_experiment("mine")
     run = mlflow.start_run()
@@ -80,9 +73,7 @@ def test_a_skip_for_data_that_is_there_fails_the_session(tmp_path: Path, reason:
     assert ("although the data is there" in done.stdout) is bool(code)
 
 
-def test_direct_calls_leave_and_return_what_those_of_mlflow_do(
-    tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_direct_calls_leave_and_return_what_those_of_mlflow_do(tmp_path, migrated_store, monkeypatch) -> None:
     """Each call, right or wrong, by :mod:`direct_store` in one store and by MLflow in the other."""
     from mlflow.entities import Dataset, DatasetInput, Metric, Param, Run, RunStatus, RunTag
     from mlflow.exceptions import MlflowException

@@ -1,14 +1,11 @@
 """The gallery shows what benchmarks/pictures.py makes: its commands, and reports that name no machine."""
 
-from __future__ import annotations
-
-import importlib.util
 import re
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from project_scripts import load_script
 
 ROOT = Path(__file__).parents[1]
 GALLERY = ROOT / "docs" / "gallery"
@@ -16,13 +13,7 @@ GALLERY = ROOT / "docs" / "gallery"
 
 @pytest.fixture(scope="module")
 def pictures() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("gallery_pictures", ROOT / "benchmarks" / "pictures.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_script("benchmarks/pictures.py")
 
 
 def test_page_has_the_block_of_each_study_and_no_other(pictures) -> None:
@@ -55,9 +46,8 @@ def test_studies_follow_those_that_they_need(pictures) -> None:
 
 def test_block_is_replaced_alone(pictures, tmp_path, monkeypatch) -> None:
     page = tmp_path / "index.md"
-    page.write_text(
-        "# A\n\n<!-- made: csv -->\nold\n<!-- end -->\n\nB\n\n<!-- made: five -->\n\n<!-- end -->\n", "utf-8"
-    )
+    before = "# A\n\n<!-- made: csv -->\nold\n<!-- end -->\n\nB\n\n<!-- made: five -->\n\n<!-- end -->\n"
+    page.write_text(before, "utf-8")
     monkeypatch.setattr(pictures, "GALLERY", tmp_path)
     for name in ("five", "csv", "csv"):
         pictures.write_block(name, f"new {name}")

@@ -1,7 +1,5 @@
 """MLproject: every parameter has our default, occurs in the command, and arrives as it was typed."""
 
-from __future__ import annotations
-
 import os
 import runpy
 import shlex
@@ -34,22 +32,22 @@ HOSTILE = [
     "  spaces  around  ",
     "it's",
     'say "hi"',
+    "*",
+    "back\\slash",
+    "line\nbreak",
+    "",
     "a; touch hacked",
     "a && touch hacked",
     "$(touch hacked)",
     "`touch hacked`",
     "$HOME ${PATH}",
     "a > hacked",
-    "*",
-    "back\\slash",
     "{factor} {{braces}} {0}",
     '{"a": 1, "b": "x y"}',
     "tags.`l3d.role` = 'cell' and metrics.f1_macro > 0.5",
-    "line\nbreak",
     "#no comment",
     "ümlaut 数据",
     "!history ~ [a-z] %s",
-    "",
 ]
 STUB = """#!/bin/sh
 printf '%s\\0' "$@" > "$STUB_OUTPUT"

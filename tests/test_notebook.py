@@ -1,7 +1,5 @@
 """The notebook of the documentation runs from its first to its last cell, and says what it said."""
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import re

@@ -1,10 +1,5 @@
 """`projects/pecher2024`: every command is planned, runs, shares its cells with others, and stands beside the paper."""
 
-from __future__ import annotations
-
-import importlib
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -30,14 +25,8 @@ CELLS = {
 
 
 @pytest.fixture(scope="module")
-def project() -> Iterator[ModuleType]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(FOLDER))
-        before = set(sys.modules)
-        yield importlib.import_module("run")
-        for name in set(sys.modules) - before:
-            if str(getattr(sys.modules[name], "__file__", "")).startswith(str(FOLDER)):
-                del sys.modules[name]
+def project(pecher2024) -> ModuleType:
+    return pecher2024("run")
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +47,9 @@ def test_every_command_is_planned_at_full_size(project: ModuleType, capsys: pyte
         assert "nan" not in shown
 
 
-def test_counts_are_those_of_sweeps(project: ModuleType) -> None:
+def test_counts_are_those_of_sweeps(project: ModuleType, pecher2024) -> None:
     """What is counted by a formula is what a sweep of stand-ins has, and every reduced command is one or several."""
-    standin = importlib.import_module("standin")
+    standin = pecher2024("standin")
     for what in project.WHATS.values():
         for part in project.parts(what, reduced=True):
             found = specify_sweep({**standin.stand_in(part.parameters()), "executor": "inline"}).points
@@ -69,9 +58,9 @@ def test_counts_are_those_of_sweeps(project: ModuleType) -> None:
             assert all(point.setup.origin.source == "paper" for point in found)
 
 
-def test_tables_share_cells(project: ModuleType) -> None:
+def test_tables_share_cells(project: ModuleType, pecher2024) -> None:
     """Figure 1 has those of Tables 6 and 10, Figure 2 with two shots those of Table 6, whatever its two factors are."""
-    standin = importlib.import_module("standin")
+    standin = pecher2024("standin")
 
     def keys(name: str) -> list[set[str]]:
         found = project.parts(project.WHATS[name], tasks=["sst2"], reduced=True)
@@ -118,18 +107,16 @@ def test_each_kind_of_command_runs_reduced(project, place, tmp_path, name, capsy
         assert found["our_std"].notna().all()
     else:
         assert found[["published", "importance"]].notna().all(axis=None)
-        ours = pd.read_csv(tmp_path / name / "ours.csv")
-        assert len(ours) == sum(
-            part.points() * len(part.factors) for part in project.parts(what, tasks=["sst2"], reduced=True)
-        )
+        parts = project.parts(what, tasks=["sst2"], reduced=True)
+        rows = sum(part.points() * len(part.factors) for part in parts)
+        assert len(pd.read_csv(tmp_path / name / "ours.csv")) == rows
         assert (tmp_path / name / f"{name}.png").exists() == name.startswith("figure")
 
 
 def run(project: ModuleType, place: Place, folder: Path, arguments: list[str], capsys: Any) -> str:
+    more = ["--reduced", "--synthetic", "--folder", str(folder)]
     with place.entered():
-        status = project.main(
-            [*arguments[:1], *TINY, *arguments[1:], "--reduced", "--synthetic", "--folder", str(folder)]
-        )
+        status = project.main([*arguments[:1], *TINY, *arguments[1:], *more])
     shown: str = capsys.readouterr().out
     assert status == 0, shown
     return shown

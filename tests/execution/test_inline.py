@@ -54,9 +54,8 @@ def test_an_exception_of_the_preparation_is_one_line(tmp_path):
 @pytest.mark.parametrize("at_once", [1, 4])
 def test_a_lost_device_ends_everything_in_one_line(tmp_path, at_once):
     cells = list(design_cells(FACTORS, 4))
-    outcomes = InlineExecutor(job=bench_job(Trouble({cells[1].key: "lost device"}, at_once=at_once), tmp_path)).run(
-        cells
-    )
+    job = bench_job(Trouble({cells[1].key: "lost device"}, at_once=at_once), tmp_path)
+    outcomes = InlineExecutor(job=job).run(cells)
     assert next(outcomes).error is None
     with pytest.raises(L3DError, match=r"^device=cpu is lost to this process \(CUDA error: an illegal memory access"):
         next(outcomes)

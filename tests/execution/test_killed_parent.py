@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from run_helpers import wait_until
 
 from mlflow_l3d.testing.cells import worker_processes
 
@@ -41,13 +42,6 @@ def gone(process):
     return state in "ZX"
 
 
-def wait_until(condition, seconds=60.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.01)
-
-
 @pytest.fixture
 def start(tmp_path):
     script = tmp_path / "script.py"
@@ -55,13 +49,9 @@ def start(tmp_path):
     started = []
 
     def begin(kind, thread="main"):
-        process = subprocess.Popen(
-            [sys.executable, str(script), str(tmp_path), kind, thread],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        command = [sys.executable, str(script), str(tmp_path), kind, thread]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        process = subprocess.Popen(command, **pipes, start_new_session=True)
         started.append(process)
         assert process.stdout.readline() == "starting\n"
         return process
@@ -77,16 +67,19 @@ def start(tmp_path):
         process.communicate(timeout=60)
 
 
+def wait_for_two_cells(folder):
+    wait_until(lambda: len(list(folder.glob("attempt-*"))) == 2, "two cells")
+
+
 # "stuck" holds the interpreter lock, so that no thread of the worker can look after the parent; the kernel does, which
 # looks at the main thread alone.
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "thread", "number"),
-    [("stuck", "main", signal.SIGKILL), ("hang", "thread", signal.SIGTERM)],
+    ("kind", "thread", "number"), [("stuck", "main", signal.SIGKILL), ("hang", "thread", signal.SIGTERM)]
 )
 def test_workers_in_long_cells_end_with_their_parent(tmp_path, start, kind, thread, number):
     parent = start(kind, thread)
-    wait_until(lambda: len(list(tmp_path.glob("attempt-*"))) == 2)
+    wait_for_two_cells(tmp_path)
     workers = worker_processes(tmp_path)
     assert len(workers) == 2
     # Both are inside their cells by now, with the lock where the cell holds it.
@@ -94,26 +87,16 @@ def test_workers_in_long_cells_end_with_their_parent(tmp_path, start, kind, thre
     assert not any(gone(worker) for worker in workers)
     parent.send_signal(number)
     parent.wait(60)
-    wait_until(lambda: all(gone(worker) for worker in workers))
+    wait_until(lambda: all(gone(worker) for worker in workers), "the end of the workers")
 
 
 @pytest.mark.slow
-def test_ctrl_c_in_the_terminal_reaches_the_parent_alone(tmp_path, start):
+@pytest.mark.parametrize(
+    "wait", [wait_for_two_cells, lambda _: None, lambda _: time.sleep(0.1)], ids=["in cells", "at once", "soon"]
+)
+def test_ctrl_c_in_the_terminal_reaches_the_parent_alone(tmp_path, start, wait):
     parent = start("hang")
-    wait_until(lambda: len(list(tmp_path.glob("attempt-*"))) == 2)
-    os.killpg(parent.pid, signal.SIGINT)
-    _, errors = parent.communicate(timeout=60)
-    assert parent.returncode == -signal.SIGINT
-    assert errors.count("KeyboardInterrupt") == 1
-    assert "SpawnProcess" not in errors
-    assert all(gone(worker) for worker in worker_processes(tmp_path))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("delay", [0.0, 0.1])
-def test_ctrl_c_while_workers_start(tmp_path, start, delay):
-    parent = start("hang")
-    time.sleep(delay)
+    wait(tmp_path)
     os.killpg(parent.pid, signal.SIGINT)
     _, errors = parent.communicate(timeout=60)
     assert parent.returncode == -signal.SIGINT
@@ -157,13 +140,8 @@ def main():
 def test_functions_of_the_users_script_reach_workers_that_do_not_run_it(way, ending, tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(CALLABLE + ending)
+    command = [sys.executable, str(path) if way == "file" else "-", str(tmp_path)]
     with path.open() as text:
-        finished = subprocess.run(
-            [sys.executable, str(path) if way == "file" else "-", str(tmp_path)],
-            stdin=text,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        finished = subprocess.run(command, stdin=text, capture_output=True, text=True, timeout=60)
     assert finished.stdout == "None 1.0\n", finished.stderr
     assert finished.returncode == 0

@@ -14,39 +14,26 @@ from mlflow_l3d.testing import Trouble, bench_job, design_cells, one_cell
 from mlflow_l3d.testing.cells import worker_processes
 
 pytestmark = pytest.mark.slow
-LOST = "CUDA error: an illegal memory access was encountered"
 
 
-def run(approach, cells, tmp_path, workers=2, **hyperparameters):
-    executor = ProcessExecutor(job=bench_job(approach, tmp_path, **hyperparameters), workers=workers)
-    outcomes = list(executor.run(iter(cells)))
-    assert len(outcomes) == len(cells)
-    return {outcome.key: outcome for outcome in outcomes}
+ENDS = {
+    "exit": "ended with exit code 7",
+    "kill": "ended with signal 9 (SIGKILL, often a lack of memory)",
+    "segfault": "ended with signal 11 (SIGSEGV)",
+    "lost device": "lost its device (CUDA error: an illegal memory access was encountered)",
+}
 
 
-@pytest.mark.parametrize(
-    ("kind", "workers", "said"),
-    [
-        ("exit", 1, "worker ended with exit code 7; the cell was tried 2 times"),
-        ("kill", 2, "worker ended with signal 9 (SIGKILL, often a lack of memory); the cell was tried 2 times"),
-        ("segfault", 1, "worker ended with signal 11 (SIGSEGV); the cell was tried 2 times"),
-        ("lost device", 1, f"worker lost its device ({LOST}); the cell was tried 2 times"),
-    ],
-)
-def test_a_cell_that_ends_its_worker_ends_nothing_else(tmp_path, kind, workers, said):
-    cells = list(design_cells(FACTORS, 12))
-    outcomes = run(Trouble({cells[4].key: kind}), cells, tmp_path, workers)
-    assert outcomes.pop(cells[4].key).error == said
-    assert [outcome.error for outcome in outcomes.values()] == [None] * 11
-    # The retry had a fresh worker, and so had the cells after it if there was no other.
-    assert workers + 1 <= len(worker_processes(tmp_path)) <= workers + 2
-
-
-def test_the_second_attempt_counts(tmp_path):
-    cells = list(design_cells(FACTORS, 8))
-    outcomes = run(Trouble({cells[2].key: "kill", cells[5].key: "exit"}, once=True), cells, tmp_path)
-    assert [outcome.error for outcome in outcomes.values()] == [None] * 8
-    assert 3 <= len(worker_processes(tmp_path)) <= 4
+def test_cells_that_end_their_workers_say_how_and_end_nothing_else(tmp_path):
+    cells = list(design_cells(FACTORS, 6))
+    spoilt = dict(zip(ENDS, cells[:4], strict=True))
+    job = bench_job(Trouble({cell.key: kind for kind, cell in spoilt.items()}), tmp_path)
+    outcomes = {outcome.key: outcome for outcome in ProcessExecutor(job=job, workers=2).run(iter(cells))}
+    errors = {kind: outcomes[cell.key].error for kind, cell in spoilt.items()}
+    assert errors == {kind: f"worker {why}; the cell was tried 2 times" for kind, why in ENDS.items()}
+    assert [outcomes[cell.key].error for cell in cells[4:]] == [None] * 2
+    # Each retry had a fresh worker, and so had the cells after it if there was no other.
+    assert 8 < len(worker_processes(tmp_path)) <= 10
 
 
 def test_a_worker_killed_from_outside(tmp_path):
@@ -69,13 +56,6 @@ def test_workers_ignore_ctrl_c(tmp_path):
     done += outcomes
     assert [outcome.error for outcome in done] == [None] * 8
     assert worker_processes(tmp_path) == {worker}
-
-
-def test_every_cell_ends_its_worker(tmp_path):
-    cells = list(design_cells(FACTORS, 2))
-    outcomes = run(Trouble({cell.key: "exit" for cell in cells}), cells, tmp_path)
-    assert all("exit code 7" in outcome.error for outcome in outcomes.values())
-    assert len(worker_processes(tmp_path)) == 4
 
 
 def test_a_worker_killed_while_it_idles(tmp_path):
@@ -124,10 +104,8 @@ def test_the_others_go_on_when_one_cannot_start(tmp_path, caplog):
 
 def test_no_worker_can_be_had_for_the_retry(tmp_path):
     cells = list(design_cells(FACTORS, 4))
-    executor = ProcessExecutor(
-        job=bench_job(Trouble({cells[1].key: "kill"}, prepare="exit later"), tmp_path), workers=1
-    )
-    outcomes = executor.run(cells)
+    job = bench_job(Trouble({cells[1].key: "kill"}, prepare="exit later"), tmp_path)
+    outcomes = ProcessExecutor(job=job, workers=1).run(cells)
     assert next(outcomes).error is None
     with pytest.raises(L3DError, match="before it was ready"):
         list(outcomes)

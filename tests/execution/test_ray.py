@@ -46,19 +46,8 @@ def test_cases_of_ray():
     if (inside := namespace()) is None:
         pytest.skip("unshare can make no network namespace here")
     # Ray warns of many things of its own.
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-x",
-        "--durations=0",
-        "-p",
-        "no:cacheprovider",
-        "-W",
-        "default",
-        str(CASES),
-    ]
+    options = ["-q", "-x", "--durations=0", "-p", "no:cacheprovider", "-W", "default"]
+    command = [sys.executable, "-m", "pytest", *options, str(CASES)]
     done = subprocess.run([*inside, *command], env={**os.environ, "PYTEST_ADDOPTS": ""}, capture_output=True, text=True)
     print(done.stdout[-20_000:], done.stderr[-5_000:])
     assert done.returncode == 0

@@ -3,10 +3,10 @@
 from collections import Counter
 from dataclasses import replace
 from itertools import combinations
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from run_helpers import sqlite_place
 
 from mlflow_l3d.approaches.base import answered
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
@@ -23,15 +23,9 @@ SIZES = {"approach": "synthetic", "investigation_runs": 3, "mitigation_runs": 2}
 
 
 def outcome(correct):
-    count = len(correct)
-    return answered("key", _Labels(count), np.arange(count), np.asarray(correct, dtype=np.int64))
-
-
-class _Labels:
-    """The labels of a task whose every class is 1."""
-
-    def __init__(self, count):
-        self.example_ids, self.labels = np.arange(count), np.ones(count, dtype=np.int64)
+    places, labels = np.arange(len(correct)), np.ones(len(correct), dtype=np.int64)
+    task = SimpleNamespace(example_ids=places, labels=labels)
+    return answered("key", task, places, np.asarray(correct, dtype=np.int64))
 
 
 def score(correct, number):
@@ -105,9 +99,9 @@ def investigation(function, **given):
     return investigate(approach=approach, task="synthetic", executor="inline", self_test="skip", **sizes, **given)
 
 
-def test_a_row_is_trained_once(tmp_path, migrated_store):
+def test_a_row_is_trained_once(place):
     counted = Counted()
-    with sqlite_place(migrated_store, tmp_path).entered():
+    with place.entered():
         found = investigation(counted, factor=TEST_SAMPLE)
     assert counted.asked == 3 + 5
     table = found.analysis.importances[TEST_SAMPLE].table

@@ -1,13 +1,11 @@
 """A session is given a seed for every factor, those without an effect included."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from run_helpers import sqlite_place
+from run_helpers import Place
 
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.execution.outcomes import run_cell, run_cells, seeded
@@ -45,18 +43,12 @@ def test_what_a_design_leaves_out_has_a_fixed_seed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_small_file_of_which_everything_is_used(tmp_path: Path, migrated_store: Path) -> None:
+def test_a_small_file_of_which_everything_is_used(tmp_path: Path, place: Place) -> None:
     # All training examples are labelled and all others tested: label_selection has no effect, like model_randomness.
     words = np.random.default_rng(3).permutation(40)
     rows = [f"{'good' if number % 2 else 'bad'} film {number},{number % 2}" for number in words.tolist()]
     file = tmp_path / "small.csv"
     file.write_text("\n".join(["text,label", *rows, ""]))
-    found = sqlite_place(migrated_store, tmp_path).investigate(
-        approach="finetuning",
-        task=str(file),
-        metric="f1_macro",
-        factor="data_order",
-        investigation_runs=2,
-        hyperparameters="epochs=1,dropout=0",
-    )
+    given = {"factor": "data_order", "investigation_runs": 2, "hyperparameters": "epochs=1,dropout=0"}
+    found = place.investigate(approach="finetuning", task=str(file), metric="f1_macro", **given)
     assert found.to_frame(full=True)["golden_std"].notna().all()

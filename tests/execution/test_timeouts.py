@@ -96,10 +96,15 @@ class StillPool(Pool):
         pass
 
 
-def test_a_call_that_hangs_is_tried_again_until_the_hanging_cell_is_alone(monkeypatch):
-    clock = Clock()
+@pytest.fixture
+def clock(monkeypatch):
+    made = Clock()
     for module in (dispatch, workers):
-        monkeypatch.setattr(module, "time", clock)
+        monkeypatch.setattr(module, "time", made)
+    return made
+
+
+def test_a_call_that_hangs_is_tried_again_until_the_hanging_cell_is_alone(clock):
     pool = StillPool(clock)
     outcomes = []
     for outcome in dispatch.dispatch(lambda: pool, CELLS, replace(JOB, cell_timeout=10.0)):
@@ -139,10 +144,8 @@ class SpentPool(StillPool):
         self.ended.append((at_once, self.clock.now))
 
 
-def test_where_no_further_cell_can_be_run_the_others_keep_what_is_under_way(monkeypatch):
-    pool = SpentPool(Clock())
-    for module in (dispatch, workers):
-        monkeypatch.setattr(module, "time", pool.clock)
+def test_where_no_further_cell_can_be_run_the_others_keep_what_is_under_way(clock):
+    pool = SpentPool(clock)
     with pytest.raises(NoFurtherCellError, match="spent"):
         list(dispatch.dispatch(lambda: pool, CELLS, JOB))
     assert pool.ended == [(False, 31.0)]

@@ -1,26 +1,23 @@
 """What a user gets wrong: one line on stderr, an exit status, and a run that says the same."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
-from run_helpers import SMALL, Place, one_line, sqlite_place
+from run_helpers import SMALL, Place, one_line
 
 from mlflow_l3d import cli
 
 
-@pytest.fixture
-def place(tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    return sqlite_place(migrated_store, tmp_path)
 
 
-def command(place: Place, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str]:
+def command(place: Place, capsys: pytest.CaptureFixture[str], *more: str, verb: str = "investigate") -> tuple[int, str]:
     """Run the command line in this process; return its status and its one line."""
     options = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
     with place.entered():
-        status = cli.main(["investigate", *options, "--executor=inline", *more])
+        status = cli.main([verb, *options, "--executor=inline", *more])
     captured = capsys.readouterr()
     assert captured.out == ""
     return status, one_line(captured.err)
@@ -28,7 +25,7 @@ def command(place: Place, capsys: pytest.CaptureFixture[str], *more: str) -> tup
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("option", "says"),
+    ("words", "says"),
     [
         ("--factor=data_ordr", "Did you mean 'data_order'?"),
         ("--approach=sinthetic", "Did you mean 'synthetic'?"),
@@ -42,19 +39,23 @@ def command(place: Place, capsys: pytest.CaptureFixture[str], *more: str) -> tup
         ("--golden-runs=none", "golden_runs=none"),
         ("--workers=2", "workers=2"),
         ("--root-sed=1", "--root-seed"),
+        (
+            f"plan --hyperparameters={'f' * 32}",
+            "ffff: no such run on the tracking server. Set MLFLOW_TRACKING_URI to the",
+        ),
     ],
 )
-def test_the_attached_run_fails_with_the_line(
-    place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, option: str, says: str
-) -> None:
+def test_the_attached_run_fails_with_the_line(place, capsys, monkeypatch, words, says) -> None:
     run = place.client.create_run("0")
     monkeypatch.setenv("MLFLOW_RUN_ID", run.info.run_id)
-    status, line = command(place, capsys, option)
+    *verb, option = words.split()
+    status, line = command(place, capsys, option, verb=verb[0] if verb else "investigate")
     assert status == 2
     assert says in line
     after = place.client.get_run(run.info.run_id)
-    assert after.info.status == "FAILED"
-    assert after.data.tags["l3d.error"] == line.removeprefix("mlflow-l3d: error: ")
+    assert (after.info.status, after.data.tags["l3d.state"]) == ("FAILED", "incomplete")
+    said = line.removeprefix("mlflow-l3d: error: ")
+    assert after.data.tags["l3d.error"] == after.data.tags["mlflow.note.content"] == said
     assert len(place.runs()) == 1
 
 
@@ -63,34 +64,22 @@ def test_a_wrong_parameter_without_a_run_leaves_none(place: Place, capsys: pytes
     assert place.runs() == []
 
 
-def test_a_run_that_is_not_there(
-    place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MLFLOW_RUN_ID", "0" * 32)
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [
+        ("MLFLOW_RUN_ID", "0" * 32, "there is no such run on the tracking server"),
+        ("MLFLOW_EXPERIMENT_ID", "1", "no such experiment, or it was deleted"),
+        ("MLFLOW_EXPERIMENT_NAME", "gone", "no such experiment, or it was deleted"),
+        ("MLFLOW_EXPERIMENT_ID", "77", "MLFLOW_EXPERIMENT_ID=77: there is no such experiment"),
+    ],
+)
+def test_a_run_or_an_experiment_that_is_not_there(place, capsys, monkeypatch, variable, value, says) -> None:
+    assert place.client.create_experiment("gone") == "1"
+    place.client.delete_experiment("1")
+    monkeypatch.setenv(variable, value)
     status, line = command(place, capsys)
     assert status == 1
-    assert "there is no such run on the tracking server" in line
-
-
-@pytest.mark.parametrize("variable", ["MLFLOW_EXPERIMENT_ID", "MLFLOW_EXPERIMENT_NAME"])
-def test_a_deleted_experiment(
-    place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, variable: str
-) -> None:
-    experiment = place.client.create_experiment("gone")
-    place.client.delete_experiment(experiment)
-    monkeypatch.setenv(variable, experiment if variable.endswith("ID") else "gone")
-    status, line = command(place, capsys)
-    assert status == 1
-    assert "no such experiment, or it was deleted" in line
-
-
-def test_an_experiment_that_never_was(
-    place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", "77")
-    status, line = command(place, capsys)
-    assert status == 1
-    assert "MLFLOW_EXPERIMENT_ID=77: there is no such experiment" in line
+    assert says in line
 
 
 def test_an_address_where_nobody_is(place: Place, capsys: pytest.CaptureFixture[str]) -> None:

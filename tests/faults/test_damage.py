@@ -1,7 +1,5 @@
 """Small files of the cache that a bad disk or a power cut damaged: nothing is lost, doubled, or left running."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from collections.abc import Callable, Iterable
@@ -30,15 +28,8 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "random": lambda content: random.Random(1).randbytes(max(len(content), 32)),
 }
 KINDS = (*DAMAGE, "gone")
-SEARCH: dict[str, Any] = {
-    "metric": "height",
-    "space": '{"x": {"low": 0.0, "high": 0.9, "coarse": [0.0, 0.2]}}',
-    "hyperparameters": "epochs=2",
-    "fine_trials": 0,
-    "held_out_runs": 0,
-    "pruner": "none",
-    "executor": "inline",
-}
+SEARCH: dict[str, Any] = {"metric": "height", "hyperparameters": "epochs=2", "pruner": "none", "executor": "inline"}
+SEARCH |= {"space": '{"x": {"low": 0.0, "high": 0.9, "coarse": [0.0, 0.2]}}', "fine_trials": 0, "held_out_runs": 0}
 
 
 def damage(paths: Iterable[Path], kind: str) -> None:
@@ -83,8 +74,7 @@ def investigated(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path,
     return half_done(place, place.investigate)
 
 
-def test_files_of_runs_on_the_server(tmp_path: Path, migrated_store: Path) -> None:
-    place = sqlite_place(migrated_store, tmp_path)
+def test_files_of_runs_on_the_server(place: Place) -> None:
     study = place.investigate()
     cell = place.cells()[0].info.run_id
     readers: list[tuple[str, str, Callable[[], object]]] = [
@@ -95,7 +85,7 @@ def test_files_of_runs_on_the_server(tmp_path: Path, migrated_store: Path) -> No
         (study.run_id, "investigation.json", lambda: cure(study.run_id)),
     ]
     for run_id, name, read in readers:
-        path = tmp_path / "artifacts" / run_id / "artifacts" / name
+        path = place.cache.with_name("artifacts") / run_id / "artifacts" / name
         whole = path.read_bytes()
         damage([path], "half")
         with place.entered(), pytest.raises(L3DError, match=rf"Run {run_id}: {name} is damaged .*\. Restore it, or "):
@@ -105,8 +95,7 @@ def test_files_of_runs_on_the_server(tmp_path: Path, migrated_store: Path) -> No
     assert (again.computed, again.reused) == (0, CELLS + 3)
 
 
-def test_cells_that_were_deleted(tmp_path: Path, migrated_store: Path) -> None:
-    place = sqlite_place(migrated_store, tmp_path)
+def test_cells_that_were_deleted(place: Place) -> None:
     study = place.investigate()
     for run in place.cells():
         place.client.delete_run(run.info.run_id)
@@ -117,11 +106,8 @@ def test_cells_that_were_deleted(tmp_path: Path, migrated_store: Path) -> None:
     assert (again.computed, again.reused) == (CELLS, 0)
 
 
-def test_a_working_folder_that_is_removed_meanwhile(
-    tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place, here = sqlite_place(migrated_store, tmp_path / "place"), tmp_path / "here"
-    here.mkdir()
+def test_a_working_folder_that_is_removed_meanwhile(place, tmp_path, monkeypatch) -> None:
+    (here := tmp_path / "here").mkdir()
     monkeypatch.chdir(here)
     found = place.investigate(approach=Hooked(lambda number: here.rmdir() if number == 1 else None))
     assert not here.exists()
@@ -188,9 +174,7 @@ def test_more_runs_find_what_a_killed_study_left_in_the_spool(investigated: Plac
     assert [run.info.run_name for run in place.runs() if run.info.status == "RUNNING"] == []
 
 
-def test_deleted_children_of_a_killed_study_are_uploaded_anew_with_its_own_commit(
-    investigated: Place, tmp_path: Path
-) -> None:
+def test_deleted_children_of_a_killed_study_are_uploaded_anew_with_its_own_commit(investigated, tmp_path) -> None:
     place, commit = copied(investigated, tmp_path / "place"), "mlflow.source.git.commit"
     [killed] = place.parents()
     place.client.set_tag(killed.info.run_id, commit, "before")

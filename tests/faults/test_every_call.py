@@ -1,7 +1,5 @@
 """Every call to the tracking server may fail, or lose its answer: opening, cells and end are tried again in parts."""
 
-from __future__ import annotations
-
 import random
 import threading
 from collections import Counter
@@ -14,13 +12,23 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
 from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
-from run_helpers import CELLS, Place, assert_whole, sqlite_place
+from run_helpers import CELLS, Place, assert_whole
 
 from mlflow_l3d.tracking import connection, uploader
 
 CALLS = (
-    *("create_experiment", "get_experiment", "get_experiment_by_name", "search_experiments", "create_run", "get_run"),
-    *("_search_runs", "log_batch", "log_inputs", "set_tag", "update_run_info", "delete_run"),
+    "create_experiment",
+    "get_experiment",
+    "get_experiment_by_name",
+    "search_experiments",
+    "create_run",
+    "get_run",
+    "_search_runs",
+    "log_batch",
+    "log_inputs",
+    "set_tag",
+    "update_run_info",
+    "delete_run",
 )
 IN_A_ROW = 5
 """No call fails more often before it succeeds."""
@@ -48,8 +56,7 @@ class Faults:
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_study_ends_whole(seed: int, migrated_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = sqlite_place(migrated_store, tmp_path / "place")
+def test_a_study_ends_whole(seed: int, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     named = Place(place.uri, place.cache, {"MLFLOW_EXPERIMENT_NAME": "new"})
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(connection, "_PAUSES", (0.0,) * len(connection._PAUSES))

@@ -1,19 +1,15 @@
 """``kill -9`` at any moment: the same command again ends as if nothing had happened."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import psutil
 import pytest
-from run_helpers import SMALL, Place, assert_whole, sqlite_place, wait_until
+from run_helpers import SMALL, Place, assert_whole, kill_with_workers, sqlite_place, wait_for_moment
 
 from mlflow_l3d.studies.investigation.results import Investigation
 from mlflow_l3d.tracking.children import ChildWriter
@@ -22,12 +18,8 @@ from mlflow_l3d.tracking.records import CellRecord
 
 pytestmark = pytest.mark.slow
 
-SLOW: dict[str, Any] = {
-    "investigation_runs": 3,
-    "mitigation_runs": 3,
-    "golden_runs": 3,
-    "hyperparameters": "duration=0.05,noise=0.1",
-}
+SLOW: dict[str, Any] = dict.fromkeys(("investigation_runs", "mitigation_runs", "golden_runs"), 3)
+SLOW["hyperparameters"] = "duration=0.05,noise=0.1"
 CELLS = 12
 
 
@@ -35,14 +27,6 @@ CELLS = 12
 def undisturbed(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tuple[Place, Investigation]:
     place = sqlite_place(migrated_store, tmp_path_factory.mktemp("undisturbed"))
     return place, place.investigate(**SLOW)
-
-
-def parent_is_there(place: Place) -> bool:
-    return bool(place.parents())
-
-
-def four_cells_are_done(place: Place) -> bool:
-    return len(place.spooled()) >= 4
 
 
 ENDS_ITSELF = """
@@ -78,35 +62,8 @@ def assert_same_as_undisturbed(
         pd.testing.assert_frame_equal(here[same], there[same], check_exact=True)
 
 
-@pytest.mark.parametrize(
-    ("moment", "executor"),
-    [(parent_is_there, "inline"), (four_cells_are_done, "processes")],
-    ids=["early", "middle"],
-)
-def test_killed_and_started_again(
-    moment: Callable[[Place], bool],
-    executor: str,
-    undisturbed: tuple[Place, Investigation],
-    migrated_store: Path,
-    tmp_path: Path,
-) -> None:
-    place = sqlite_place(migrated_store, tmp_path / "place")
-    process = place.start(executor=executor, workers=1, **SLOW)
-    wait_until(lambda: moment(place) or process.poll() is not None, "the moment to kill it")
-    assert process.poll() is None, process.communicate()
-    family = psutil.Process(process.pid).children(recursive=True)
-    process.kill()
-    process.communicate()
-    _, alive = psutil.wait_procs(family, timeout=10)
-    assert alive == []
-    assert_goes_on(place, undisturbed, tmp_path)
-
-
 @pytest.mark.parametrize(("after", "spooled"), [("log_artifacts", CELLS), ("clear", 0)])
-def test_killed_in_its_conclusion(
-    after: str, spooled: int, undisturbed: tuple[Place, Investigation], migrated_store: Path, tmp_path: Path
-) -> None:
-    place = sqlite_place(migrated_store, tmp_path / "place")
+def test_killed_in_its_conclusion(after, spooled, undisturbed, place, tmp_path) -> None:
     script = tmp_path / "script.py"
     script.write_text(ENDS_ITSELF)
     process = place.start(str(script), json.dumps({**SMALL, **SLOW, "executor": "inline"}), after)
@@ -117,21 +74,23 @@ def test_killed_in_its_conclusion(
     assert_goes_on(place, undisturbed, tmp_path)
 
 
-def test_what_a_power_cut_or_somebody_spoilt_is_set_aside(
-    undisturbed: tuple[Place, Investigation],
-    migrated_store: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    place = sqlite_place(migrated_store, tmp_path / "place")
-    # Killed before the first upload: what is spoilt must be computed again.
+def investigate_without_uploads(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run an investigation that is killed when all its cells lie in the spool alone."""
+
+    def killed(recorder: RunRecorder[CellRecord]) -> None:
+        recorder._close()
+        raise KeyboardInterrupt
+
     with monkeypatch.context() as patch:
-        patch.setattr("mlflow_l3d.tracking.children.ChildWriter.write", lambda *_, **__: None)
-        patch.setattr("mlflow_l3d.tracking.recorder.RunRecorder.finish", _killed)
+        patch.setattr(ChildWriter, "write", lambda *_, **__: None)
+        patch.setattr(RunRecorder, "wait", killed)
         with pytest.raises(KeyboardInterrupt):
             place.investigate(**SLOW)
     assert len(place.spooled()) == CELLS
+
+
+def test_what_a_power_cut_or_somebody_spoilt_is_set_aside(place, undisturbed, tmp_path, monkeypatch, caplog) -> None:
+    investigate_without_uploads(place, monkeypatch)
     first, second, third, *_ = sorted(path.parent for path in place.cache.glob("spool/*/*/cell.json"))
     os.truncate(first / "predictions.parquet", 0)
     record = json.loads((second / "cell.json").read_text())
@@ -144,18 +103,8 @@ def test_what_a_power_cut_or_somebody_spoilt_is_set_aside(
     assert_same_as_undisturbed(place, result, undisturbed, tmp_path)
 
 
-def test_the_file_of_the_store_was_moved(migrated_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = sqlite_place(migrated_store, tmp_path / "place")
-
-    def killed(recorder: RunRecorder[CellRecord]) -> None:
-        recorder._close()
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ChildWriter, "write", lambda *_, **__: None)
-        patch.setattr(RunRecorder, "wait", killed)
-        with pytest.raises(KeyboardInterrupt):
-            place.investigate(**SLOW)
+def test_the_file_of_the_store_was_moved(place, tmp_path, monkeypatch) -> None:
+    investigate_without_uploads(place, monkeypatch)
     (tmp_path / "place" / "mlflow.db").rename(tmp_path / "moved.db")
     place = Place(f"sqlite:///{tmp_path / 'moved.db'}", place.cache)
     found = place.investigate(**SLOW)
@@ -163,15 +112,11 @@ def test_the_file_of_the_store_was_moved(migrated_store: Path, tmp_path: Path, m
     assert_whole(place, found.run_id, CELLS)
 
 
-def _killed(*_: object, **__: object) -> None:
-    raise KeyboardInterrupt
-
-
 def assert_goes_on(place: Place, undisturbed: tuple[Place, Investigation], folder: Path) -> None:
     """Check that the same investigation after a kill takes what there is, and ends like one that was not killed."""
     kept = place.spooled() | {run.data.tags["l3d.cell_key"] for run in place.cells() if run.info.status == "FINISHED"}
     killed_at = int(time.time() * 1000)
-    [old] = place.parents()
+    killed = place.parents()
 
     result = place.investigate(**SLOW)
 
@@ -180,31 +125,19 @@ def assert_goes_on(place: Place, undisturbed: tuple[Place, Investigation], folde
     assert_same_as_undisturbed(place, result, undisturbed, folder)
     before = {run.data.tags["l3d.cell_key"] for run in place.cells() if run.info.end_time < killed_at}
     assert before == kept
-    left = place.client.get_run(old.info.run_id)
-    assert left.info.status == "KILLED"
-    assert left.data.tags["l3d.state"] == "incomplete"
-    assert left.data.tags["l3d.superseded_by"] == result.run_id
-    assert place.cells(old.info.run_id) == [] or {run.info.status for run in place.cells(old.info.run_id)} == {"KILLED"}
+    last = result.run_id
+    for number, old in enumerate(killed):
+        left = place.client.get_run(old.info.run_id)
+        assert (left.info.status, left.data.tags["l3d.state"]) == ("KILLED", "incomplete")
+        # One of them may have been killed before it took over from the one before.
+        assert left.data.tags["l3d.superseded_by"] in {last, *(run.info.run_id for run in killed[number + 1 :])}
+        assert {run.info.status for run in place.cells(old.info.run_id)} <= {"KILLED"}
+    assert f"{result.computed} runs computed, {result.reused} taken from earlier runs" in result.summary()
 
 
-def test_killed_twice_by_the_command_line(
-    undisturbed: tuple[Place, Investigation], migrated_store: Path, tmp_path: Path
-) -> None:
-    place = sqlite_place(migrated_store, tmp_path / "place")
-    for number, count in enumerate((3, 7)):
+def test_killed_twice_by_the_command_line(place, undisturbed, tmp_path) -> None:
+    for number, count in enumerate((0, 7)):
         process = place.start(executor="inline", **SLOW)
-        wait_until(lambda: len(place.parents()) > number and len(place.spooled()) >= count, "enough cells")  # noqa: B023
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-    kept = len(place.spooled())
-    process = place.start(executor="inline", **SLOW)
-    stdout, stderr = process.communicate(timeout=120)
-    assert process.returncode == 0, stderr
-    assert f"{CELLS - kept} runs computed, {kept} taken from earlier runs" in stdout
-    first, second, last = (run.info.run_id for run in place.parents())
-    assert_whole(place, last, CELLS)
-    metrics = place.client.get_run(last).data.metrics
-    assert metrics == undisturbed[0].client.get_run(undisturbed[1].run_id).data.metrics
-    # The second may have been killed before it took over from the first.
-    assert place.client.get_run(first).data.tags["l3d.superseded_by"] in {second, last}
-    assert place.client.get_run(second).data.tags["l3d.superseded_by"] == last
+        wait_for_moment(process, lambda: len(place.parents()) > number and len(place.spooled()) >= count, "some cells")  # noqa: B023
+        kill_with_workers(process)
+    assert_goes_on(place, undisturbed, tmp_path)

@@ -1,7 +1,5 @@
 """A search that is killed or interrupted: the same command again ends as if nothing had happened."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -13,7 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
-from run_helpers import Place, one_line, sqlite_place, wait_until
+from run_helpers import Place, interrupt, kill_with_workers, sqlite_place, wait_for_moment, wait_until
 from search_cases import Climb, Trace
 from search_stages import searches, trials
 from warm_start import WarmStart
@@ -60,22 +58,12 @@ def start(place: Place, folder: Path, hang_at: int, **parameters: Any) -> WarmSt
     paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     of_process = Place(place.uri, place.cache, {**place.variables, "PYTHONPATH": paths})
     process = of_process.start(str(script), json.dumps([{"hang_at": hang_at}, {**SETTINGS, **parameters}]))
-    wait_until(lambda: len(trained(place)) >= hang_at or process.poll() is not None, "the moment to kill it")
-    assert process.poll() is None, process.communicate()
+    wait_for_moment(process, lambda: len(trained(place)) >= hang_at, "the moment to kill it")
     return process
 
 
 def trained(place: Place) -> list[str]:
     return Trace(place.cache).trained()
-
-
-def kill(process: WarmStart) -> None:
-    """End a process and all that it started, at once."""
-    family = psutil.Process(process.pid).children(recursive=True)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
-    _, alive = psutil.wait_procs(family, timeout=10)
-    assert alive == []
 
 
 def assert_whole_search(place: Place, result: HyperparameterSearch, children: int) -> None:
@@ -106,14 +94,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) 
     return result
 
 
-@pytest.fixture
-def place(tmp_path: Path, migrated_store: Path) -> Place:
-    return sqlite_place(migrated_store, tmp_path / "place")
-
-
-def test_killed_on_each_level_and_in_the_comparison(
-    place: Place, tmp_path: Path, undisturbed: HyperparameterSearch
-) -> None:
+def test_killed_on_each_level_and_in_the_comparison(place, tmp_path, undisturbed) -> None:
     def missing() -> int:
         return len(trained(place)) - len(place.spooled())
 
@@ -122,7 +103,7 @@ def test_killed_on_each_level_and_in_the_comparison(
         process, before = start(place, tmp_path, number + lost, **more), lost
         most = 2 if more else 1
         wait_until(lambda: missing() - before <= most, "trials that are on their way to the spool")  # noqa: B023
-        kill(process)
+        kill_with_workers(process, at_once=True)
         lost = missing()
         assert 1 <= lost - before <= most, "trials that were in progress are lost"
     result = find(place)
@@ -169,11 +150,7 @@ def test_interrupted(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["search", *(f"--{option}" for option in [*options, "fine-trials=2", "held-out-runs=0"])]
     process = place.start("-m", "mlflow_l3d", *command, "--executor=processes", "--workers=1")
     wait_until(lambda: len(place.spooled()) >= 3, "three trials")
-    os.killpg(process.pid, signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=60)
-    assert process.returncode == 130, stderr
-    assert stdout == ""
-    assert "the same command continues where it stopped" in one_line(stderr)
+    interrupt(process)
     [parent] = searches(place)
     assert (parent.info.status, parent.data.tags["l3d.state"]) == ("KILLED", "incomplete")
     assert "Interrupted after" in parent.data.tags["l3d.error"]
@@ -230,12 +207,7 @@ class Hooked(Climb):
         return super().prepare(*arguments, **more)
 
 
-def test_the_server_is_away_for_a_while(
-    make_mlflow_server: Callable[[], Any],
-    undisturbed: HyperparameterSearch,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_server_is_away_for_a_while(make_mlflow_server, undisturbed, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(uploader, "_FIRST_PAUSE", 0.1)
     monkeypatch.setattr(uploader, "_LONGEST_PAUSE", 0.4)
     server = make_mlflow_server()

@@ -1,7 +1,5 @@
 """Sessions that train many cells at once: a worker or the whole investigation is killed in the middle of a call."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -10,9 +8,16 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
-from run_helpers import Place, assert_whole, calls_of_sessions, sqlite_place, wait_until
+from run_helpers import (
+    Place,
+    assert_whole,
+    calls_of_sessions,
+    kill_with_workers,
+    sqlite_place,
+    wait_for_moment,
+    wait_until,
+)
 
 from mlflow_l3d.studies.investigation.results import Investigation
 from mlflow_l3d.testing import Trouble
@@ -20,12 +25,8 @@ from mlflow_l3d.testing.cells import worker_processes
 
 pytestmark = pytest.mark.slow
 
-SETTINGS: dict[str, Any] = {
-    "investigation_runs": 4,
-    "mitigation_runs": 3,
-    "golden_runs": 8,
-    "hyperparameters": "duration=0.05,noise=0.1",
-}
+SETTINGS: dict[str, Any] = {"investigation_runs": 4, "mitigation_runs": 3, "golden_runs": 8}
+SETTINGS["hyperparameters"] = "duration=0.05,noise=0.1"
 CELLS = 20
 AT_ONCE = 6
 SCRIPT = """
@@ -56,29 +57,19 @@ def started(place: Place) -> Counter[str]:
 
 
 @pytest.mark.parametrize(("executor", "together"), [("inline", False), ("processes", True)])
-def test_killed_in_a_call_and_started_again(
-    executor: str, together: bool, undisturbed: dict[str, float], migrated_store: Path, tmp_path: Path
-) -> None:
-    place = sqlite_place(migrated_store, tmp_path / "place")
+def test_killed_in_a_call_and_started_again(executor, together, undisturbed, place, tmp_path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     approach = {"at_once": AT_ONCE, "together": together}
-    settings = {
-        **{"metric": "synthetic_score", "executor": executor, **SETTINGS},
-        **({"workers": 1} if executor == "processes" else {}),
-    }
+    settings = {"metric": "synthetic_score", "executor": executor, "workers": 1, **SETTINGS}
     process = place.start(str(script), json.dumps([approach, settings]))
 
     def in_a_call() -> bool:
         kept = len(place.spooled())
         return kept >= 4 and kept < sum(started(place).values())
 
-    wait_until(lambda: in_a_call() or process.poll() is not None, "a call that is partly done")
-    assert process.poll() is None, process.communicate()
-    family = psutil.Process(process.pid).children(recursive=True)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
-    psutil.wait_procs(family, timeout=10)
+    wait_for_moment(process, in_a_call, "a call that is partly done")
+    kill_with_workers(process, at_once=True)
     kept = place.spooled()
     assert 4 <= len(kept) < CELLS
     before = started(place)
@@ -94,10 +85,7 @@ def test_killed_in_a_call_and_started_again(
 
 
 @pytest.mark.parametrize("together", [False, True])
-def test_a_worker_is_killed_in_a_call(
-    together: bool, undisturbed: dict[str, float], migrated_store: Path, tmp_path: Path
-) -> None:
-    place = sqlite_place(migrated_store, tmp_path / "place")
+def test_a_worker_is_killed_in_a_call(together, undisturbed, place) -> None:
     killed = []
 
     def kill_one() -> None:

@@ -1,7 +1,5 @@
 """A tracking server that dies, hangs and comes back: training goes on, nothing is lost, nothing doubled."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time
@@ -10,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_helpers import Hooked, Place, assert_whole, one_line, sqlite_place, wait_until
+from run_helpers import Hooked, Place, assert_whole, one_line, wait_until
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tracking import uploader
@@ -25,12 +23,10 @@ def finished_metrics(place: Place, parent: str) -> Mapping[str, float]:
     return dict(place.client.get_run(parent).data.metrics)
 
 
-def test_the_server_dies_in_the_middle_and_hangs_later(
-    make_mlflow_server: Callable[[], Any], migrated_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_server_dies_in_the_middle_and_hangs_later(make_mlflow_server, place, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(uploader, "_FIRST_PAUSE", 0.1)
     monkeypatch.setattr(uploader, "_LONGEST_PAUSE", 0.4)
-    server = make_mlflow_server()
+    server, quiet = make_mlflow_server(), place
     place = Place(server.uri, tmp_path / "cache")
     seen: dict[int, int] = {}
 
@@ -52,7 +48,6 @@ def test_the_server_dies_in_the_middle_and_hangs_later(
     assert result.computed == CELLS
     assert list(seen.values()) == list(range(CELLS))
     assert_whole(place, result.run_id, CELLS)
-    quiet = sqlite_place(migrated_store, tmp_path / "quiet")
     assert finished_metrics(place, result.run_id) == finished_metrics(quiet, quiet.investigate(**DESIGN).run_id)
 
 

@@ -1,25 +1,18 @@
 """Ctrl-C and SIGTERM: exit status 130, a parent that says so, and nothing lost; and two processes at once."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
 from pathlib import Path
 
 import pytest
-from run_helpers import Hooked, Place, assert_whole, one_line, sqlite_place, wait_until
+from run_helpers import SMALL, Hooked, Place, assert_whole, interrupt, one_line, wait_until
 
 pytestmark = pytest.mark.slow
 
 SLOW = {"hyperparameters": "duration=0.06", "mitigation_runs": 3, "golden_runs": 5, "workers": 1}
 CELLS = 14
 PROJECT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def place(tmp_path: Path, migrated_store: Path) -> Place:
-    return sqlite_place(migrated_store, tmp_path / "place")
 
 
 def assert_interrupted(place: Place, status: str = "KILLED") -> None:
@@ -43,37 +36,22 @@ def assert_interrupted(place: Place, status: str = "KILLED") -> None:
 def test_the_command_line(place: Place, number: signal.Signals, executor: str) -> None:
     process = place.start(executor=executor, **SLOW)
     wait_until(lambda: len(place.spooled()) >= 3, "three cells")
-    os.killpg(process.pid, number)
-    stdout, stderr = process.communicate(timeout=60)
-    assert process.returncode == 130, stderr
-    assert stdout == ""
-    assert "the same command continues where it stopped" in one_line(stderr)
+    interrupt(process, number)
     assert_interrupted(place)
 
 
 def test_the_command_line_before_the_first_cell(place: Place) -> None:
     process = place.start(executor="processes", **SLOW)
     wait_until(lambda: bool(place.parents()), "a parent")
-    os.killpg(process.pid, signal.SIGINT)
-    _, stderr = process.communicate(timeout=60)
-    assert process.returncode == 130, stderr
-    one_line(stderr)
+    interrupt(process)
     [parent] = place.parents()
     assert parent.info.status == "KILLED"
     assert parent.data.tags["l3d.state"] == "incomplete"
 
 
 def test_mlflow_run(place: Place) -> None:
-    given = {
-        "approach": "synthetic",
-        "metric": "synthetic_score",
-        "investigation_runs": 3,
-        "executor": "inline",
-        **SLOW,
-    }
-    options = [part for name, value in given.items() for part in ("-P", f"{name}={value}")]
-    command = ["-m", "mlflow", "run", str(PROJECT), "--env-manager", "local", *options]
-    process = place.start(*command)
+    options = [f"-P{name}={value}" for name, value in {**SMALL, "executor": "inline", **SLOW}.items()]
+    process = place.start("-m", "mlflow", "run", str(PROJECT), "--env-manager", "local", *options)
     wait_until(lambda: len(place.spooled()) >= 3, "three cells")
     os.killpg(process.pid, signal.SIGINT)
     stdout, stderr = process.communicate(timeout=60)

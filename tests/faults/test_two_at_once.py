@@ -1,19 +1,15 @@
 """Two studies at once that share golden runs: each run is trained once, whatever becomes of either."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Mapping
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
-from run_helpers import SMALL, Hooked, Place, sqlite_place, wait_until
+from run_helpers import SMALL, Hooked, Place, wait_until
 from warm_start import WarmStart
 
 from mlflow_l3d.studies.search.run import HyperparameterSearch, search
@@ -25,21 +21,17 @@ pytestmark = pytest.mark.slow
 
 GOLDEN = 12
 SHARED: dict[str, Any] = {"mitigation_runs": 2, "golden_runs": GOLDEN}
+SLOW: dict[str, Any] = {**SHARED, "executor": "inline", "hyperparameters": "duration=0.05"}
 OWN = 6
-
-
-@pytest.fixture
-def place(tmp_path: Path, migrated_store: Path) -> Place:
-    return sqlite_place(migrated_store, tmp_path / "place")
 
 
 def finished(place: Place) -> Counter[str]:
     return Counter(run.data.tags["l3d.cell_key"] for run in place.cells() if run.info.status == "FINISHED")
 
 
-def kill_before_its_uploads(place: Place, parameters: Mapping[str, Any]) -> None:
+def kill_before_its_uploads(place: Place) -> None:
     """Start an investigation, and kill it when all of its own cells and some golden runs are in the spool alone."""
-    killed = place.start(factor="label_selection", **parameters)
+    killed = place.start(factor="label_selection", **SLOW)
     wait_until(lambda: len(place.spooled()) > 0, "its first cell")
     with closing(sqlite3.connect(place.uri.removeprefix("sqlite:///"))) as store:
         store.execute("BEGIN EXCLUSIVE")
@@ -50,8 +42,7 @@ def kill_before_its_uploads(place: Place, parameters: Mapping[str, Any]) -> None
 
 @pytest.mark.parametrize("killed", [False, True], ids=["both end", "one is killed"])
 def test_on_one_machine(killed: bool, place: Place) -> None:
-    slow = {**SHARED, "executor": "inline", "hyperparameters": "duration=0.05"}
-    first, second = (place.start(factor=factor, **slow) for factor in ("data_order", "data_split"))
+    first, second = (place.start(factor=factor, **SLOW) for factor in ("data_order", "data_split"))
     if killed:
         wait_until(lambda: len(place.parents()) == 2 and len(place.spooled()) >= 8, "some cells")
         os.killpg(first.pid, signal.SIGKILL)
@@ -61,15 +52,14 @@ def test_on_one_machine(killed: bool, place: Place) -> None:
     done = finished(place)
     assert set(done.values()) == {1}
     if killed:
-        assert place.investigate(factor="data_order", **slow).computed < OWN + GOLDEN
+        assert place.investigate(factor="data_order", **SLOW).computed < OWN + GOLDEN
     assert list(finished(place).values()) == [1] * (2 * OWN + GOLDEN)
     assert list((place.cache / "claims").iterdir()) == []
 
 
 def test_points_of_a_sweep_take_what_a_killed_investigation_leaves(place: Place) -> None:
-    slow = {**SHARED, "executor": "inline", "hyperparameters": "duration=0.05"}
-    options = [f"--{name.replace('_', '-')}={value}" for name, value in {**SMALL, **slow}.items()]
-    alone = place.start(factor="label_selection", **slow)
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in {**SMALL, **SLOW}.items()]
+    alone = place.start(factor="label_selection", **SLOW)
     both = place.start("-m", "mlflow_l3d", "sweep", *options, "--factor=data_order;data_split")
     wait_until(lambda: len(place.parents()) > 1 and len(place.spooled()) >= 8, "some cells")
     os.killpg(alone.pid, signal.SIGKILL)
@@ -82,20 +72,18 @@ def test_points_of_a_sweep_take_what_a_killed_investigation_leaves(place: Place)
 
 
 def test_what_a_third_uploads_of_a_killed_one_is_not_trained_by_those_that_were_open_before(place: Place) -> None:
-    slow = {**SHARED, "executor": "inline", "hyperparameters": "duration=0.05"}
 
     def kill_one_and_begin_another(number: int) -> None:
         if number == 0:
-            kill_before_its_uploads(place, slow)
-            place.investigate(factor="data_split", **slow)
+            kill_before_its_uploads(place)
+            place.investigate(factor="data_split", **SLOW)
 
-    place.investigate(factor="data_order", approach=Hooked(kill_one_and_begin_another), **slow)
+    place.investigate(factor="data_order", approach=Hooked(kill_one_and_begin_another), **SLOW)
     assert set(finished(place).values()) == {1}
 
 
 def test_a_command_waits_for_another_that_uploads_what_it_left(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    slow = {**SHARED, "executor": "inline", "hyperparameters": "duration=0.05"}
-    kill_before_its_uploads(place, slow)
+    kill_before_its_uploads(place)
     [folder] = {path.parent.parent for path in place.cache.glob("spool/*/*/cell.json")}
     write, locks = ChildWriter.write, []
     begins = threading.Thread(target=lambda: locks.append(opening._lock(folder, "investigation")))
@@ -107,24 +95,23 @@ def test_a_command_waits_for_another_that_uploads_what_it_left(place: Place, mon
         return write(*arguments, **more)
 
     monkeypatch.setattr(ChildWriter, "write", write_while_it_begins)
-    place.investigate(factor="data_order", **slow)
+    place.investigate(factor="data_order", **SLOW)
     begins.join()
     assert [lock.is_locked for lock in locks] == [True]
     locks[0].release()
 
 
 def test_what_a_killed_one_left_is_not_uploaded_while_another_trains_it(place: Place) -> None:
-    slow = {**SHARED, "executor": "inline", "hyperparameters": "duration=0.05"}
     again: list[WarmStart] = []
 
     def kill_one_and_continue_it(number: int) -> None:
         if number == 0:
-            kill_before_its_uploads(place, slow)
+            kill_before_its_uploads(place)
         elif number == OWN:  # the first golden run, which the killed one has in its spool
-            again.append(place.start(factor="label_selection", **slow))
+            again.append(place.start(factor="label_selection", **SLOW))
             wait_until(lambda: len(finished(place)) > OWN + OWN, "uploads")
 
-    place.investigate(factor="data_order", approach=Hooked(kill_one_and_continue_it), **slow)
+    place.investigate(factor="data_order", approach=Hooked(kill_one_and_continue_it), **SLOW)
     _, stderr = again[0].communicate()
     assert again[0].returncode == 0, stderr
     assert list(finished(place).values()) == [1] * (2 * OWN + GOLDEN)

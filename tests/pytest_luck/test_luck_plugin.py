@@ -1,9 +1,6 @@
 """`pytest --l3d` in sessions of its own: verdicts, reports, and tests that are not as they should be."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,13 +25,22 @@ class Sessions:
 
     def run(self, *flags: str, subprocess: bool = False) -> pytest.RunResult:
         start = self.pytester.runpytest_subprocess if subprocess else self.pytester.runpytest_inprocess
-        return start(*FLAGS, *flags)
+        self.result = start(*FLAGS, *flags)
+        return self.result
+
+    def says(self, *lines: str) -> None:
+        """Check that the output of the last session has these lines, in this order."""
+        self.result.stdout.fnmatch_lines([*lines])
 
     def cases(self, *flags: str, subprocess: bool = False) -> dict[str, dict[str, Any]]:
         """Return what the JSON file of a session with ``--l3d`` says of each case."""
-        self.result = self.run("--l3d", "--l3d-json", "out/l3d.json", *flags, subprocess=subprocess)
+        self.run("--l3d", "--l3d-json", "out/l3d.json", *flags, subprocess=subprocess)
         self.summary = json.loads((self.pytester.path / "out/l3d.json").read_text())
         return {case["case"].removeprefix("test_it.py::test_"): case for case in self.summary["cases"]}
+
+    def verdicts(self, *flags: str) -> dict[str, str]:
+        """Return the verdict of each case."""
+        return {name: case["verdict"] for name, case in self.cases(*flags).items()}
 
     def verdict_of(self, body: str, *flags: str) -> dict[str, Any]:
         """Return the case of a session with one test of this body."""
@@ -71,20 +77,13 @@ def test_other(): pass
         assert cases[name]["low"] <= truth <= cases[name]["high"]
     assert (cases["loss"]["requirement"], cases["even"]["requirement"]) == ("at most 0.8", "rate at least 0.8")
     assert (cases["even"]["runs"], cases["never"]["fails_needed"]) == (10, 5 / 0.05)
-    sessions.result.stdout.fnmatch_lines(
-        ["*; evidence that it fails *, 100 needed; evidence that it passes *, 20 needed"]
-    )
+    sessions.says("*; evidence that it fails *, 100 needed; evidence that it passes *, 20 needed")
     assert cases["same"]["notes"] == ["a seed without effect: all scores are equal"]
     assert sessions.summary["verdicts"] == {"passed": 2, "failed": 2, "undecided": 1}
     assert sessions.summary["runs"] == sum(case["runs"] for case in cases.values())
     assert sessions.result.ret == 1
-    sessions.result.stdout.fnmatch_lines(
-        [
-            "The last failed run, with seed *",
-            "*AssertionError: seen",
-            "passed    test_it.py::test_same: 3, required*",
-        ]
-    )
+    passed = "passed    test_it.py::test_same: 3, required*"
+    sessions.says("The last failed run, with seed *", "*AssertionError: seen", passed)
 
 
 def test_without_the_flag_a_test_runs_once_with_the_first_seed(sessions: Sessions) -> None:
@@ -98,15 +97,11 @@ def test_two(luck): luck.score(1).at_most(0.5)
 def test_compared(luck): luck.score(1).not_worse_than("main", by=0.1)
 def test_three(): assert len(seeds) == 1
 """)
-    result = sessions.run("-rs")
-    result.assert_outcomes(passed=2, failed=1, skipped=1)
-    result.stdout.fnmatch_lines(["SKIPPED * not worse than main by 0.1: only pytest --l3d compares seeds"])
-    result.stdout.fnmatch_lines(
-        ["E *score 1 with seed *required: at most 0.5 (one run; pytest --l3d runs several seeds)"]
-    )
-    assert (
-        sessions.run("--strict-markers", "--markers").stdout.str().count("@pytest.mark.luck(runs=100, rate=0.8)") == 1
-    )
+    sessions.run("-rs").assert_outcomes(passed=2, failed=1, skipped=1)
+    sessions.says("SKIPPED * not worse than main by 0.1: only pytest --l3d compares seeds")
+    sessions.says("E *score 1 with seed *required: at most 0.5 (one run; pytest --l3d runs several seeds)")
+    markers = sessions.run("--strict-markers", "--markers").stdout.str()
+    assert markers.count("@pytest.mark.luck(runs=100, rate=0.8)") == 1
 
 
 def test_the_fixture_without_the_marker_or_a_requirement_is_an_error(sessions: Sessions) -> None:
@@ -115,12 +110,10 @@ def test_one(luck): luck.score(0.0).not_worse_than("main", by=.01)
 def test_two(luck): luck.score(0.0)
 def test_seed(luck): assert luck.seed
 """)
-    result = sessions.run("--l3d")
-    result.assert_outcomes(errors=3)
-    result.stdout.fnmatch_lines(["The fixture luck needs the marker with --l3d: write @pytest.mark.luck above this *"])
-    plain = sessions.run()
-    plain.assert_outcomes(errors=1, passed=2, skipped=1)
-    plain.stdout.fnmatch_lines(["luck.score requires nothing: add *"])
+    sessions.run("--l3d").assert_outcomes(errors=3)
+    sessions.says("The fixture luck needs the marker with --l3d: write @pytest.mark.luck above this *")
+    sessions.run().assert_outcomes(errors=1, passed=2, skipped=1)
+    sessions.says("luck.score requires nothing: add *")
 
 
 def test_each_run_has_a_seed_and_fixtures_of_its_own(sessions: Sessions) -> None:
@@ -167,20 +160,17 @@ def test_what_is_remembered_saves_runs_and_a_drop_is_found(sessions: Sessions) -
 
 
 def test_scores_are_compared_with_those_of_a_label_by_seed(sessions: Sessions) -> None:
-    test = (
-        "@luck(runs=25)\ndef test_one(luck): {}; luck.score(draw(luck).gauss({}, 1)).not_worse_than('main', by=0.1)\n"
-    )
+    test = "@luck(runs=25)\ndef test_one(luck): {}; "
+    test += "luck.score(draw(luck).gauss({}, 1)).not_worse_than('main', by=0.1)\n"
     sessions.write(test.format("pass", 5))
-    assert sessions.cases()["one"]["verdict"] == "error"
-    sessions.result.stdout.fnmatch_lines(
-        ["*no scores of main are remembered; first run pytest --l3d --l3d-record main*"]
-    )
+    assert sessions.verdicts() == {"one": "error"}
+    sessions.says("*no scores of main are remembered; first run pytest --l3d --l3d-record main*")
     recorded = sessions.cases("--l3d-record", "main")["one"]
     assert (recorded["runs"], recorded["notes"]) == (20, ["remembered as main"])
     same = [sessions.cases()["one"] for _ in range(2)]
     assert [(case["verdict"], case["estimate"], case["runs"]) for case in same] == [("passed", 0, 20), ("passed", 0, 1)]
     sessions.write(test.format("assert 0", 5) + "\n")
-    assert sessions.cases()["one"]["verdict"] == "failed"  # before the score: the label is not forgotten
+    assert sessions.verdicts() == {"one": "failed"}  # before the score: the label is not forgotten
     sessions.write(test.format("pass", "4.7 + luck.seed % 7 / 100") + "\n\n")
     worse = sessions.cases()["one"]
     assert worse["verdict"] == "failed"
@@ -198,7 +188,7 @@ def test_differences_that_miss_at_every_recorded_seed_fail(sessions: Sessions) -
     assert {(case["verdict"], case["runs"], case["estimate"]) for case in cases} == {("failed", 20, -0.5)}
     assert all(case["fails"] < case["fails_needed"] and "allow" not in str(case["notes"]) for case in cases)
     sessions.write(test.format("- 0.5 * (luck.seed % 3 > 0)") + "\n")  # not in each run: it stays undecided
-    assert {case["verdict"] for case in sessions.cases().values()} == {"undecided"}
+    assert {*sessions.verdicts().values()} == {"undecided"}
 
 
 @pytest.mark.parametrize(
@@ -221,7 +211,7 @@ def test_an_error_is_no_flake(sessions: Sessions, body: str, line: str) -> None:
     assert case["runs"] <= 2
     assert "nan" not in str(sessions.summary)
     sessions.result.assert_outcomes(failed=1)
-    sessions.result.stdout.fnmatch_lines([line])
+    sessions.says(line)
     assert sessions.cases()["one"]["remembered"] == 0
 
 
@@ -250,12 +240,8 @@ def test_rest():
     cases = sessions.cases("--l3d-markdown", "out/l3d.md")
     told = {name: (case["verdict"], case["runs"]) for name, case in cases.items()}
     assert told.pop("flaky")[1] == 20
-    assert told == {
-        "broken": ("failed", 4),
-        "skips": ("failed", 4),
-        "setup": ("undecided", 19),
-        "rest": ("undecided", 1),
-    }
+    assert (told.pop("broken"), told.pop("skips")) == (("failed", 4), ("failed", 4))
+    assert told == {"setup": ("undecided", 19), "rest": ("undecided", 1)}
     sessions.result.assert_outcomes(failed=2, skipped=3)
     lines = (sessions.pytester.path / "out/l3d.md").read_text().splitlines()
     assert lines[0] == f"**{sessions.summary['text']}**"
@@ -264,27 +250,21 @@ def test_rest():
 
 def test_a_suite_that_cannot_fail_is_not_green(sessions: Sessions) -> None:
     sessions.write("@luck(runs=3)\n@pytest.mark.parametrize('x', range(9))\ndef test_one(x): assert 0\n")
-    assert {case["verdict"] for case in sessions.cases("--l3d-budget", "0s").values()} == {"error"}
-    sessions.result.stdout.fnmatch_lines(
-        ["*runs=3: must be 5 or more in this suite: fewer cannot show a rate below 0.8*"]
-    )
+    assert {*sessions.verdicts("--l3d-budget", "0s").values()} == {"error"}
+    sessions.says("*runs=3: must be 5 or more in this suite: fewer cannot show a rate below 0.8*")
     body = "luck.score(0.7).at_least(0.8)"
     assert sessions.verdict_of(f"{body}; assert 1", "-k", "one")["verdict"] == "failed"
     sessions.write(f"@luck(runs=5)\n@pytest.mark.parametrize('x', range(3))\ndef test_one(luck, x): {body}\n")
     cases = sessions.cases()
     assert {(case["verdict"], case["runs"], case["misses"]) for case in cases.values()} == {("failed", 5, True)}
     assert cases["one[0]"]["notes"][0].endswith("if half of all runs met it, with probability 0.03")
-    text = sessions.summary["text"]
-    assert (
-        " 3 failed since each run misses the requirement; by chance, another verdict is failed in at most 5 %" in text
-    )
+    text = " 3 failed since each run misses the requirement; by chance, another verdict is failed in at most 5 %"
+    assert text in sessions.summary["text"]
     assert sessions.result.ret == 1
     sessions.write("@luck\ndef test_one(): assert 0\n@luck\ndef test_two(): pass\n\n")
     cases = sessions.cases("--l3d-budget", "0s")  # what fails in each run goes on
-    assert {name: (case["verdict"], case["runs"] > 1) for name, case in cases.items()} == {
-        "one": ("failed", True),
-        "two": ("undecided", False),
-    }
+    told = {name: (case["verdict"], case["runs"] > 1) for name, case in cases.items()}
+    assert told == {"one": ("failed", True), "two": ("undecided", False)}
 
 
 def test_what_did_not_run_to_its_end_is_not_logged(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,12 +318,11 @@ def test_setup(broken): pass
 @luck
 def test_teardown(leaky): pass
 """)
-    cases = sessions.cases()
-    sessions.result.assert_outcomes(skipped=2, xfailed=2, failed=1, errors=2, passed=1)
-    assert {name: case["verdict"] for name, case in cases.items()} == {
+    assert sessions.verdicts() == {
         **{"skip": "skipped", "marked": "skipped", "xfail": "failed", "strict": "passed", "xfail_inside": "skipped"},
         **{"setup": "error", "teardown": "error"},
     }
+    sessions.result.assert_outcomes(skipped=2, xfailed=2, failed=1, errors=2, passed=1)
 
 
 def test_undecided_cases_may_fail_and_a_spent_budget_leaves_one_run(sessions: Sessions) -> None:
@@ -361,15 +340,11 @@ def test_cases_of_a_parameter_and_renamed_ones_have_a_memory_of_their_own(sessio
     sessions.write(test.format("5, 6"))
     assert {*sessions.cases()} == {"one[5]", "one[6]"}
     sessions.write(test.format("6, 7"))
-    assert {name: bool(case["remembered"]) for name, case in sessions.cases().items()} == {
-        "one[6]": True,
-        "one[7]": False,
-    }
+    remembered = {name: bool(case["remembered"]) for name, case in sessions.cases().items()}
+    assert remembered == {"one[6]": True, "one[7]": False}
 
 
-def test_without_the_cache_of_pytest_the_cache_of_this_package_remembers(
-    sessions: Sessions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_cache_of_pytest_the_cache_of_this_package_remembers(sessions, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("L3D_CACHE", str(tmp_path / "cache"))
     body = "luck.score(draw(luck).random()).at_least(-9)"
     assert sessions.verdict_of(body, "-p", "no:cacheprovider")["remembered"] == 0
@@ -399,7 +374,7 @@ def test_a_damaged_memory_begins_again(sessions: Sessions) -> None:
 
 def test_stopping_repeating_failures_and_junit_see_one_test_per_case(sessions: Sessions) -> None:
     sessions.write("@luck\ndef test_a(): pass\n@luck\ndef test_b(): assert 0\n@luck\ndef test_c(): pass\n")
-    assert [case["verdict"] for case in sessions.cases("-x").values()] == ["passed", "failed"]
+    assert [*sessions.verdicts("-x").values()] == ["passed", "failed"]
     assert [*sessions.cases("--lf")] == ["b"]
     sessions.run("--l3d", "--junit-xml", "out.xml")
     text = (sessions.pytester.path / "out.xml").read_text()
@@ -414,7 +389,7 @@ def test_workers_of_xdist_share_the_suite(sessions: Sessions) -> None:
     cases = sessions.cases("-p", "xdist", "-n", "2", subprocess=True)
     sessions.result.assert_outcomes(passed=5, failed=1)
     assert cases["one[5]"]["fails_needed"] == 6 / 0.05
-    assert {case["verdict"] for case in sessions.cases().values()} == {"passed", "failed"}
+    assert {*sessions.verdicts().values()} == {"passed", "failed"}
     assert sessions.summary["runs"] < 6 * 4
 
 
@@ -428,9 +403,8 @@ def test_workers_of_xdist_share_the_suite(sessions: Sessions) -> None:
 )
 def test_a_wrong_marker_is_an_error_of_its_test(sessions: Sessions, mark: str, line: str) -> None:
     sessions.write(f"{mark}\ndef test_one(): raise SystemExit\ndef test_two(): pass\n")
-    result = sessions.run("--l3d")
-    result.assert_outcomes(errors=1, passed=1)
-    result.stdout.fnmatch_lines([line])
+    sessions.run("--l3d").assert_outcomes(errors=1, passed=1)
+    sessions.says(line)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """The numbers of a case against known truth, and small suites of simulated cases."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -21,13 +19,11 @@ def test_evidence_of_rates_is_the_mixture_of_likelihood_ratios() -> None:
     below = quad(lambda rate: rate**3 * (1 - rate) ** 4, 0, 0.8)[0] / 0.8 / (0.8**3 * 0.2**4)
     met = quad(lambda rate: rate**13 * (1 - rate) ** 5, 0.8, 1)[0] / 0.2 / (0.8**13 * 0.2**5)
     assert (reading.below, reading.met) == (pytest.approx(below), pytest.approx(met))
-    posterior = (
-        quad(lambda rate: rate**13 * (1 - rate) ** 5, 0, 1)[0] / quad(lambda rate: rate**10 * (1 - rate), 0, 1)[0]
-    )
-    assert reading.changed == pytest.approx(
-        0.5**7 / posterior
-    )  # a failure is four times as likely, in odds, as allowed
-    assert read_outcomes(1, 0, (10, 1), 0.8, 1).changed <= reading.clear < read_outcomes(0, 0, (10, 1), 0.8, 1).changed
+    whole, past = ((13, 5), (10, 1))
+    beta = [quad(lambda rate, a=a, b=b: rate**a * (1 - rate) ** b, 0, 1)[0] for a, b in (whole, past)]
+    # A failure is four times as likely, in odds, as allowed.
+    assert reading.changed == pytest.approx(0.5**7 * beta[1] / beta[0])
+    assert read_outcomes(1, 0, past, 0.8, 1).changed <= reading.clear < read_outcomes(0, 0, past, 0.8, 1).changed
 
 
 def test_the_factor_of_a_mean_is_a_ratio_of_densities() -> None:

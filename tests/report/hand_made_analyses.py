@@ -1,30 +1,18 @@
 """Analysis records made by hand: what they hold is computed here, in plain numpy."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
 from mlflow_l3d.analysis.consistency.results import Consistency
-from mlflow_l3d.analysis.importance.results import Check, Importance
+from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.metrics.classification import F1_MACRO
 
 NAN = math.nan
 
 
-def make_importance(
-    factor: str,
-    *,
-    rows: int = 20,
-    columns: int = 10,
-    golden: int = 40,
-    seed: int = 0,
-    missing: Sequence[tuple[int, int]] = (),
-    interval: tuple[float, float, float] | None = None,
-) -> Importance:
+def make_importance(factor, *, rows=20, columns=10, golden=40, seed=0, missing=(), interval=None) -> Importance:
     """Build a record around a random table; `interval` is (corrected, low, high)."""
     rng = np.random.default_rng(seed)
     table = 0.8 + 0.01 * rng.normal(size=(rows, 1)) + 0.006 * rng.normal(size=(rows, columns))
@@ -57,20 +45,11 @@ def make_importance(
 
 def nothing(factor: str, rows: int = 3, columns: int = 4) -> Importance:
     """Build the record of a factor of which no cell has a score."""
-    return Importance(
-        factor,
-        *[NAN] * 7,
-        np.full((rows, columns), NAN),
-        np.full(5, NAN),
-        rows_used=0,
-        cells_missing=12,
-        golden_missing=5,
-    )
+    missing = {"rows_used": 0, "cells_missing": 12, "golden_missing": 5}
+    return Importance(factor, *[NAN] * 7, np.full((rows, columns), NAN), np.full(5, NAN), **missing)
 
 
-def make_analysis(
-    records: Sequence[Importance], *, checks: tuple[Check, ...] = (), predictions: bool = True
-) -> Analysis:
+def make_analysis(records, *, checks=(), predictions=True) -> Analysis:
     consistencies = {}
     if predictions:
         consistencies = {r.factor: Consistency(r.factor, 0.934, 0.741, 10, 20, 9000, 0.0) for r in records}

@@ -1,7 +1,5 @@
 """Analyses of simulated scores and predictions, of every design."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -40,16 +38,13 @@ def cells_of(design: str, factors: tuple[str, ...] = FACTORS, rows: int = 12, co
     return pd.DataFrame(found, columns=["phase", "factor", "row", "column", "index", "f1_macro"])
 
 
-def simulated(
-    design: str, *, pooled: bool = False, level: float = 0.95, factors: tuple[str, ...] = FACTORS
-) -> Analysis:
+def simulated(design, *, pooled=False, level=0.95, factors=FACTORS) -> Analysis:
     """Return an analysis with everything that one can hold."""
     cells = cells_of(design, factors)
     if pooled:
         cells = cells[cells["phase"] != "golden"]
-    analysis = analyse(
-        cells, Planned(design=design_named(design), pooled=pooled, classes=2), metric="f1_macro", level=level
-    )
+    plan = Planned(design=design_named(design), pooled=pooled, classes=2)
+    analysis = analyse(cells, plan, metric="f1_macro", level=level)
     rng = np.random.default_rng(7)
     labels = rng.integers(0, 2, 80)
     wrong = rng.random((30, 80)) < rng.choice([0.0, 0.02, 0.3, 1.0], size=80, p=[0.5, 0.3, 0.15, 0.05])
@@ -63,11 +58,8 @@ def simulated(
         name: prediction_importance(group, golden, [group.consistency - 0.01, group.consistency + 0.01] * 4)
         for name, group in groups.items()
     }
-    if design in ("random", "fixed"):
-        importances = {}
-    return replace(
-        analysis, consistencies={**groups, "golden": golden}, examples=votes, prediction_importances=importances
-    )
+    found = {} if design in ("random", "fixed") else importances
+    return replace(analysis, consistencies={**groups, "golden": golden}, examples=votes, prediction_importances=found)
 
 
 def with_interim_analyses(analysis: Analysis, rule: str = "interval") -> Analysis:

@@ -1,7 +1,5 @@
 """What holds for the document of every study: its page is whole and safe, and its text fits the terminal."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -72,29 +70,19 @@ def attacked() -> Analysis:
 def comparison() -> Document:
     systems = [System(name, np.array([0.5, 0.6, 0.7, level])) for name, level in ((ATTACK, 0.8), ("b", 0.9))]
     compared = compare_systems({ATTACK: systems}, named("accuracy"))
-    scores = [
-        {"task": ATTACK, "system": one.name, "score": score, "pair": at}
-        for one in systems
-        for at, score in enumerate(one.scores)
-    ]
+    frames = [pd.DataFrame({"system": one.name, "score": one.scores, "pair": range(4)}) for one in systems]
+    scores = pd.concat(frames, ignore_index=True).assign(task=ATTACK)
     command = Source(given={"task": ATTACK}).command(golden_runs="RUNS")
     parents = [ComparedParent(ATTACK, name, ATTACK, "0", {ATTACK: name}, command) for name in (ATTACK, "b")]
     source = Source(run_id="r1", given={"runs": ATTACK})
-    return comparison_document(
-        compared, pd.DataFrame(scores), pd.DataFrame(), parents=parents, source=source, settings=SETTINGS
-    )
+    return comparison_document(compared, scores, pd.DataFrame(), parents=parents, source=source, settings=SETTINGS)
 
 
 def search(text: str, *, failed: bool = False) -> Document:
     trial = FinishedTrial(0, {"rate": 0.1}, {"rate": 0.1}, "k", "failed" if failed else "complete", 0.5)
     better = FinishedTrial(1, {"rate": 0.2}, {"rate": 0.2}, "l", "complete", 0.6)
-    table = trials_table(
-        {"coarse": [trial] if failed else [trial, better]},
-        ["rate"],
-        default={"rate": 0.1},
-        run_of=lambda _: text,
-        metrics={},
-    )
+    trials = {"coarse": [trial] if failed else [trial, better]}
+    table = trials_table(trials, ["rate"], default={"rate": 0.1}, run_of=lambda _: text, metrics={})
     found = SearchResult(
         title=ATTACK,
         metric=named(text or "f1_macro"),
@@ -187,9 +175,16 @@ def test_page_shows_headline_notes_answers_steps_tables_and_settings(document: D
 
 SCRIPT = (Path(report.__file__).parent / "templates" / "script.html").read_text(encoding="utf-8")
 NUMBERS = {
-    *("parseInt(sign, 36) % 8", "row + 1", 'seed < 0 ? "" : data.seeds[seed]', "td.textContent"),
-    *('squares.join("")', 'drawn.join("")', "link(factor.runs[at])", "changes(Number(button.dataset.at))"),
-    *("changed", "twice"),
+    "parseInt(sign, 36) % 8",
+    "row + 1",
+    'seed < 0 ? "" : data.seeds[seed]',
+    "td.textContent",
+    'squares.join("")',
+    'drawn.join("")',
+    "link(factor.runs[at])",
+    "changes(Number(button.dataset.at))",
+    "changed",
+    "twice",
 }
 """What the script writes as it is: numbers, scores, and what it has escaped before."""
 
@@ -214,7 +209,6 @@ def expressions(line: str) -> Iterator[str]:
 def test_class_names_add_no_attribute_to_what_the_script_writes() -> None:
     escape = next(line for line in SCRIPT.splitlines() if line.startswith("  const text = "))
     changes = re.search(r"^  function changes.*?^  \}$", SCRIPT, flags=re.DOTALL | re.MULTILINE)
-    assert changes is not None
     data = {"classes": [CLASS, CLASS], "factors": {CLASS: {"predicted": [["01?.", "00"]]}}}
     replaced = '.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;")'  # as browsers do
     element = f"({{ set textContent(words) {{ this.innerHTML = words{replaced}; }} }})"

@@ -54,7 +54,6 @@ def test_every_score_of_a_table_names_its_run(design):
 
 def test_what_runs_predict_for_an_example_is_told_place_by_place(tmp_path):
     analysis, cells = simulated("crossed"), recorded("crossed")
-    assert analysis.examples is not None
     worst = int(analysis.examples.frame["example_id"].iloc[0])
     predictions = cells[["phase", "factor", "row", "column"]].assign(example_id=worst, prediction=1)
     predictions.loc[predictions["column"] == 2, "prediction"] = -1
@@ -71,7 +70,6 @@ def test_what_runs_predict_for_an_example_is_told_place_by_place(tmp_path):
 
 def test_examples_have_names_of_classes_votes_and_texts_only_if_given():
     analysis = simulated("crossed")
-    assert analysis.examples is not None
     worst = analysis.examples.frame.iloc[0]
     html = investigation_document(analysis, title="t", source=SOURCE).to_html()
     votes = ", ".join(f"{name}: {count}" for name, count in zip(SOURCE.classes, worst["votes"], strict=True) if count)
@@ -107,9 +105,8 @@ def test_a_paper_gets_a_sentence_a_table_and_the_literature():
     assert " 3 runs got no score; the others count. " in details.sentence(failed, SOURCE)
     text = details.sentence(shown, SOURCE)
     scores = 100 * shown.golden_scores
-    assert (
-        f"Over 40 golden runs, f1_macro (%) on reviews.csv was {scores.mean():.1f} ± {scores.std(ddof=1):.1f}" in text
-    )
+    mean = f"{scores.mean():.1f} ± {scores.std(ddof=1):.1f}"
+    assert f"Over 40 golden runs, f1_macro (%) on reviews.csv was {mean}" in text
     assert "Two runs agree on 87.0 % of the predictions." in text
     assert text.endswith("(mlflow-l3d 0.2.0, crossed design, root seed 0)")
     first = shown.records[0]
@@ -155,7 +152,6 @@ def test_axes_have_round_ticks_and_hold_all_values():
 
 def test_fragile_examples_come_with_texts_and_names_of_classes():
     analysis = simulated("crossed")
-    assert analysis.examples is not None
     task = make_task("reviews", [[f"text {number}" for number in range(80)]], [0, 1] * 40, ["NEG", "POS"])
     frame = fragile_frame(analysis.examples, task.texts_by_id(), task.class_names, 5)
     worst = analysis.examples.frame.head(5)
@@ -202,7 +198,5 @@ def test_a_strip_shows_its_whole_band_and_counts_each_bar():
     many = np.concatenate([np.full(300, 79.0), [81.0]])
     bars = strip(many, [""] * 301, band=None, label="x", shown=str)
     assert re.findall(r"<title>(.*?)</title>", bars) == ["300 runs", "1 run"]
-    assert (marks_text(scores, "seed"), marks_text(many, "seed", "s")) == (
-        "Dots: seeds.",
-        "A bar: how many [[seeds|s]].",
-    )
+    assert marks_text(scores, "seed") == "Dots: seeds."
+    assert marks_text(many, "seed", "s") == "A bar: how many [[seeds|s]]."

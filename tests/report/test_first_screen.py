@@ -33,6 +33,8 @@ from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.report.words import answers, headline, steps
 
 RUN = "8d700d7ae2b3440c89188f7d6099561f"
+TOO_FEW = "are too few to say how much is luck."
+NONE_ALONE = "No factor alone is involved in half of the variance."
 SOURCE = Source(task="reviews.csv", approach="head", run_id=RUN, given={"task": "reviews.csv", "factor": "a"})
 
 
@@ -57,9 +59,8 @@ def judged(importance, analysis):
 
 
 def test_a_rare_class_comes_first_with_the_line_to_type(importance, analysis):
-    check = Check(
-        "L3D016", "warning", "Rare classes", "class b: 1 test example. Leave it out, in pandas: data = data[1]."
-    )
+    message = "class b: 1 test example. Leave it out, in pandas: data = data[1]."
+    check = Check("L3D016", "warning", "Rare classes", message)
     first, _ = steps(Shown(replace(analysis([importance("a", golden=40)]), checks=(check,))), SOURCE)
     assert first == Step("class b: 1 test example. Leave it out, in pandas:", "data = data[1]")
 
@@ -67,9 +68,8 @@ def test_a_rare_class_comes_first_with_the_line_to_type(importance, analysis):
 def test_headline_says_how_many_runs_are_no_better_than_guessing(importance, analysis):
     found = analysis([importance("a", golden=5)])
     runs = len(found.importances["a"].golden)
-    assert marked(headline(Shown(replace(found, guessing=runs)))).startswith(
-        "100 % of the runs are no better than guessing; a difference below "
-    )
+    text = marked(headline(Shown(replace(found, guessing=runs))))
+    assert text.startswith("100 % of the runs are no better than guessing; a difference below ")
 
 
 def test_a_factor_that_dominates_by_its_test_examples_says_so(importance, analysis):
@@ -97,9 +97,8 @@ def test_a_factor_that_moves_more_than_all_luck_is_an_estimate(importance, analy
         return first_table(Shown(analysis([replace(record, moves_by_std=moved)]))).note
 
     std = f"{100 * record.golden.std(ddof=1):.1f}"
-    assert note(1.2 * record.golden_std).endswith(
-        f"a moves the score by more than ± {std}: two estimates, each with its own error."
-    )
+    more = f"a moves the score by more than ± {std}: two estimates, each with its own error."
+    assert note(1.2 * record.golden_std).endswith(more)
     assert "two estimates" not in note(0.9 * record.golden_std)
 
 
@@ -107,9 +106,8 @@ def test_headline_says_how_far_two_runs_lie_apart_by_luck(importance, analysis):
     found = analysis([importance("a", golden=5)])
     golden = found.importances["a"].golden
     limit = stats.t.ppf(0.975, len(golden) - 1) * math.sqrt(2) * golden.std(ddof=1)
-    assert marked(headline(Shown(found))) == (
-        f"Between two single runs, a difference below {100 * limit:.1f} points may be luck."
-    )
+    text = f"Between two single runs, a difference below {100 * limit:.1f} points may be luck."
+    assert marked(headline(Shown(found))) == text
     assert "So few runs" not in said(found, 0)
     few = analysis([replace(importance("a"), golden=np.array([0.7, 0.72]))])
     assert marked(headline(Shown(few))).startswith("Between two single runs, a difference below 25.4 points ")
@@ -133,16 +131,8 @@ def test_scores_in_two_groups_are_told_of_by_their_own_distances():
     ("golden", "spread", "words"),
     [
         ([0.8] * 6, 0.0, "All 6 golden runs scored 80.0: the varied factors change no score."),
-        (
-            [0.8] * 6,
-            0.1,
-            "All 6 golden runs scored 80.0, but other runs did not: 6 are too few to say how much is luck.",
-        ),
-        (
-            [0.7, 0.1 * 7, 0.7],
-            0.0,
-            "All 3 golden runs scored 70.0, but other runs did not: 3 are too few to say how much is luck.",
-        ),
+        ([0.8] * 6, 0.1, f"All 6 golden runs scored 80.0, but other runs did not: 6 {TOO_FEW}"),
+        ([0.7, 0.1 * 7, 0.7], 0.0, f"All 3 golden runs scored 70.0, but other runs did not: 3 {TOO_FEW}"),
         ([0.8, math.nan], 0.1, "Too few runs have a score to say how much of it is luck."),
     ],
 )
@@ -171,10 +161,7 @@ def test_first_answer_holds_range_mean_and_deviation_of_the_golden_runs(importan
         (["undecided"], "undecided is undecided: involved in 57 % (17 to 93 %) of the variance."),
         (["dominates", "minor", "undecided"], "dominates dominates. minor is minor; undecided is undecided."),
         (["dominates", "dominates_2", "minor"], "dominates and dominates_2 dominate. minor is minor."),
-        (
-            ["minor", "minor_2"],
-            "No factor alone is involved in half of the variance. The largest share has minor: 23 % (12 to 36 %).",
-        ),
+        (["minor", "minor_2"], f"{NONE_ALONE} The largest share has minor: 23 % (12 to 36 %)."),
         (["undecided", "undecided_2"], "Undecided for both factors: 20 rows are too few."),
         (
             ["minor", "undecided", "undecided_2"],
@@ -204,7 +191,6 @@ def test_undecided_for_another_reason_than_runs_says_so(judged):
     found = replace(judged("dominates", "minor"), checks=(check,))
     assert "long tails" in said(found, 1)
     table = investigation_document(found, title="t").table
-    assert table is not None
     assert "dominates and minor are undecided: the scores have long tails" in table.note
     assert table.note.count("long tails") == 1
 
@@ -212,22 +198,16 @@ def test_undecided_for_another_reason_than_runs_says_so(judged):
 def test_a_reason_of_one_factor_is_not_that_of_all(judged):
     check = Check("L3D010", "warning", "Duplicated columns", "x", "minor")
     reason = "rows or columns have equal scores (L3D010), so the interval is too narrow."
-    assert (
-        said(replace(judged("minor", "undecided"), checks=(check,)), 1)
-        == f"Undecided for both factors. minor: {reason}"
-    )
-    both = (check, replace(check, factor="undecided"))
-    assert said(replace(judged("minor", "undecided"), checks=both), 1) == f"Undecided for both factors: {reason}"
+    found, both = judged("minor", "undecided"), (check, replace(check, factor="undecided"))
+    assert said(replace(found, checks=(check,)), 1) == f"Undecided for both factors. minor: {reason}"
+    assert said(replace(found, checks=both), 1) == f"Undecided for both factors: {reason}"
 
 
 @pytest.mark.parametrize("agreement", ["exact_match", "token_match", None, "regression"])
 def test_answers_whose_votes_only_cure_predicts_are_not_called_missing(importance, analysis, agreement):
     found = foresee(MemberRows(design_named("crossed")), replace(analysis([importance("a")]), agreement=agreement), 0)
-    missing = "The runs hold no predictions."
-    is_predicted = agreement not in (None, "regression")
-    assert found.reason == (
-        "Type mlflow-l3d cure RUN: it predicts what votes of such answers leave." if is_predicted else missing
-    )
+    predicted = "Type mlflow-l3d cure RUN: it predicts what votes of such answers leave."
+    assert found.reason == ("The runs hold no predictions." if agreement in (None, "regression") else predicted)
 
 
 def test_third_answer_counts_predictions_that_change(importance, analysis):
@@ -246,15 +226,11 @@ def test_agreement_on_a_few_examples_is_not_told(importance, analysis, examples,
     golden = Consistency("golden", 1.0, 1.0, 6, 1, 15 * examples // 5, 0.0, examples / 5)
     one = analysis([importance("a")])
     one = replace(one, examples=votes, consistencies={**one.consistencies, "golden": golden})
-    assert said(one, 2) == (
-        "Two runs agree on 100.0 % of the predictions: none changes."
-        if told
-        else "Not reported: the runs share fewer than 10 test examples."
-    )
+    agree = "Two runs agree on 100.0 % of the predictions: none changes."
+    assert said(one, 2) == (agree if told else "Not reported: the runs share fewer than 10 test examples.")
     full = " ".join(answers(Shown(one))[2].sentences)
-    assert (
-        f"over 6 runs: 15 pairs that share {examples / 5:.2g} examples on average, {examples} in all" in full
-    ) is told
+    counted = f"over 6 runs: 15 pairs that share {examples / 5:.2g} examples on average, {examples} in all"
+    assert (counted in full) is told
     assert (f"is not reported: there are {examples} test examples" in full) is not told
     assert bool(shares(one)) is told
 
@@ -263,9 +239,8 @@ def test_steps_name_what_changes_the_answer_most_first(judged):
     found = judged("minor")
     texts = [(step.text, step.command) for step in steps(Shown(found), SOURCE)]
     assert texts[0] == ("What else moves the score?", "mlflow-l3d investigate reviews.csv --factor all")
-    assert texts[1][1].startswith(
-        f"mlflow-l3d gate --baseline {RUN} --candidate hyperparameters=NAME=VALUE --smallest-effect "
-    )
+    gate = f"mlflow-l3d gate --baseline {RUN} --candidate hyperparameters=NAME=VALUE --smallest-effect "
+    assert texts[1][1].startswith(gate)
     script = replace(SOURCE, approach="command", given={"command": "python train.py --seed {seed}"})
     assert " --candidate 'command=python train.py --seed {seed}' " in steps(Shown(found), script)[1].command
     given = {**SOURCE.given, "metric": "accuracy"}
@@ -304,9 +279,8 @@ def test_the_luck_of_the_test_examples_comes_before_more_runs(judged):
     assert steps(Shown(above), SOURCE)[0].said.endswith(", since 40 alone cause about all of the luck.")
     for luck in (0.9 * std, 1.1 * std):
         fixed = replace(few, luck_of_tests=luck, tests_drawn=False)
-        assert said(fixed, 0).endswith(
-            f" All runs share their 40 test examples, whose luck comes on top: ± {100 * luck:.1f}."
-        )
+        shared = f" All runs share their 40 test examples, whose luck comes on top: ± {100 * luck:.1f}."
+        assert said(fixed, 0).endswith(shared)
         assert steps(Shown(fixed), SOURCE)[0] == second
     unknown = replace(few, luck_of_tests=math.nan, tests_drawn=False)
     assert said(unknown, 0) == said(found, 0)
@@ -330,11 +304,10 @@ def test_the_luck_of_the_test_examples_comes_before_more_runs(judged):
 
 
 def test_no_limit_exceeds_the_range_of_the_metric(judged):
-    record = replace(
-        judged("dominates").importances["dominates"], golden=np.array([0.0, 1.0, 0.0, 1.0]), golden_std=0.6
-    )
-    found = replace(judged("dominates"), importances={"dominates": record})
-    assert headline(Shown(found)).startswith("Between two single runs, a difference below 100.0 points")
+    found = judged("dominates")
+    record = replace(found.importances["dominates"], golden=np.array([0.0, 1.0, 0.0, 1.0]), golden_std=0.6)
+    text = headline(Shown(replace(found, importances={"dominates": record})))
+    assert text.startswith("Between two single runs, a difference below 100.0 points")
 
 
 @pytest.mark.parametrize("code", ["L3D005", "L3D009", "L3D010", "L3D013"])
@@ -396,15 +369,10 @@ def test_what_would_help_is_said_with_numbers_and_the_command(judged):
     none = judged("dominates", *[f"minor_{at}" for at in range(4)])
     found = replace(none, remedies=Foreseen(tuple(vote(k, 0.01 / k) for k in (3, 5, 9)), 0.0125))
     assert len(answers(Shown(none))) == 3
-    assert (
-        said(found, 3) == "A vote of 3 runs differing in data_order leaves ± 0.3 of ± 1.2 points (20 to 90 %); "
-        "mean +3.4 (+1.0 to +6.0)."
-    )
-    unsure = [replace(vote(3, 0.01), ratio=Range(0.8, 0.6, 1.1))]
-    assert said(replace(none, remedies=Foreseen(tuple(unsure), 0.0125)), 3) == (
-        "A vote of 3 runs differing in data_order may leave ± 1.0 of ± 1.2 points (60 to 110 %); "
-        "mean +3.4 (+1.0 to +6.0)."
-    )
+    vote_of_3, mean = "A vote of 3 runs differing in data_order", "mean +3.4 (+1.0 to +6.0)."
+    assert said(found, 3) == f"{vote_of_3} leaves ± 0.3 of ± 1.2 points (20 to 90 %); {mean}"
+    unsure = replace(none, remedies=Foreseen((replace(vote(3, 0.01), ratio=Range(0.8, 0.6, 1.1)),), 0.0125))
+    assert said(unsure, 3) == f"{vote_of_3} may leave ± 1.0 of ± 1.2 points (60 to 110 %); {mean}"
     doubtful = replace(vote(3, 0.01), ratio=Range(0.92, 0.83, 0.997))
     shown = Shown(replace(none, remedies=Foreseen((doubtful,), 0.0125)))
     assert steps(shown, SOURCE)[-1].command == f"mlflow-l3d cure {RUN}"  # 20 golden runs will not show it
@@ -418,12 +386,10 @@ def test_what_would_help_is_said_with_numbers_and_the_command(judged):
     assert "± 0.1 0.1 to 2.7" in first.replace("(", "").replace(")", "")
     assert "(20 to 90 %)" in first
     table = help_table(Shown(found))
-    assert table is not None
     assert "Arrow" not in "".join(table.lines())  # nothing is drawn in the terminal
     longest = Remedy("mean", ("model_initialisation",), 4)
     needs = tuple(replace(each, remedy=longest, ratio=Range(0.9, 0.8, 1.02)) for each in found.remedies.best)
     wide = help_table(Shown(replace(found, remedies=Foreseen(needs, 0.0125))))
-    assert wide is not None
     assert sum(line.startswith("---") for line in wide.lines()) == 1  # no second table for the last column
     assert "Arrow: the interval is longer." in first  # 2.7 is more than twice 1.2
     assert document.to_html().count(">▶</text>") == 1
@@ -448,10 +414,9 @@ def test_what_would_help_is_said_with_numbers_and_the_command(judged):
 
 
 def test_intervals_are_named_by_the_level_at_which_they_hold_together(judged):
-    together = (
-        "The intervals of all factors hold together with 95 %. Above 50 %: dominates; below: minor; else undecided."
-    )
-    assert marked(first_table(Shown(judged("minor", "minor_2"))).note) == together
+    note = marked(first_table(Shown(judged("minor", "minor_2"))).note)
+    decided = "Above 50 %: dominates; below: minor; else undecided."
+    assert note == f"The intervals of all factors hold together with 95 %. {decided}"
     alone = first_table(Shown(judged("minor"))).note
     assert marked(alone) == "95 % interval above 50 %: dominates; below: minor; else undecided."
     found = judged("minor", "minor_2")
@@ -489,10 +454,8 @@ def test_steps_that_only_python_can_take_are_in_words(judged):
     advice = {"undecided": Advice("more_rows", "Use 40 rows.", 40)}
     found = replace(judged("undecided"), advice=advice, cells_failed=1)
     failed, more = steps(Shown(found), source)
-    assert (failed.said, failed.command) == (
-        "1 run failed. If you remove the cause, the same command trains the rest.",
-        "",
-    )
+    assert failed.said == "1 run failed. If you remove the cause, the same command trains the rest."
+    assert failed.command == ""
     assert more.said == "More runs (mitigation_runs=40) probably settle undecided; finished ones count."
     assert more.command == ""
     other, gate = steps(Shown(judged("minor")), source)
@@ -545,10 +508,8 @@ def test_agreement_is_not_reported_of_few_examples_and_not_logged_if_runs_share_
         withheld = replace(whole, consistencies={"golden": each})
         assert (names <= set(withheld.metrics())) == (each is not few)
         assert withheld.reported_agreement("golden") is None
-    assert (
-        "two runs share less than one test example on average"
-        in answers(Shown(replace(whole, consistencies={"golden": few})))[2].lead
-    )
+    lead = answers(Shown(replace(whole, consistencies={"golden": few})))[2].lead
+    assert "two runs share less than one test example on average" in lead
 
 
 def test_the_interval_of_the_spread_says_what_it_cannot_count(judged):
@@ -557,10 +518,8 @@ def test_the_interval_of_the_spread_says_what_it_cannot_count(judged):
 
     def details(times: int, *checks: Check, level: float = 0.95) -> list[str]:
         ends = {"golden_std_ci_low": 0.01, "golden_std_ci_high": 0.02, "level": level}
-        records = {
-            name: replace(record, golden=np.tile(record.golden, times), **ends)
-            for name, record in found.importances.items()
-        }
+        [(name, record)] = found.importances.items()
+        records = {name: replace(record, golden=np.tile(record.golden, times), **ends)}
         return [*luck_details(Shown(replace(found, importances=records, checks=checks)))]
 
     runs = found.importances["dominates"].golden.size

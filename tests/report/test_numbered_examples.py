@@ -1,7 +1,5 @@
 """Rows of the data are counted from 1 wherever a person reads them."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 
@@ -10,11 +8,8 @@ from mlflow_l3d.report.html import fragile_examples
 
 @pytest.mark.parametrize(("are_rows", "head", "shown"), [(True, "row of the data, from 1", 8), (False, "example", 7)])
 def test_rows_are_counted_from_1(are_rows: bool, head: str, shown: int) -> None:
-    worst = pd.DataFrame(
-        {"example_id": [7], "label": [0], "votes": [[2, 1]], "unparsed": [0], "share_right": [0.5], "entropy": [0.6]}
-    )
-    snippet = fragile_examples(worst, are_rows=are_rows)
-    assert snippet is not None
+    worst = {"example_id": 7, "label": 0, "votes": [2, 1], "unparsed": 0, "share_right": 0.5, "entropy": 0.6}
+    snippet = fragile_examples(pd.DataFrame([worst]), are_rows=are_rows)
     page = snippet.__html__()
     assert f">{head}</th>" in page
     assert f">{shown}</th>" in page

@@ -13,14 +13,8 @@ from mlflow_l3d.analysis.importance.results import Check
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import marked
-from mlflow_l3d.studies.investigation.report import investigation_document, numbers_table
+from mlflow_l3d.studies.investigation.report import investigation_document, more_tables, numbers_table
 from mlflow_l3d.studies.investigation.report.details import early_stops, sentence
-from mlflow_l3d.studies.investigation.report.more_tables import (
-    agreement_table,
-    component_table,
-    interim_table,
-    ranking_tables,
-)
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.report.words import answers
 
@@ -74,7 +68,6 @@ def test_strategies_have_no_importance(every, design):
         shown = Shown(analysis)
         assert shown.is_important(record) == analysis.strategies[name].important
     document = investigation_document(analysis, title="t")
-    assert document.table is not None
     assert document.table.rows[0][1:] == ("yes", f"{100 * strongest.score_std:.2f} points", f"{share:.2f}")
     assert {row[1] for row in document.table.rows} == {"yes", "no"}
     stds = sorted((record.score_std for record in analysis.importances.values()), reverse=True)
@@ -85,7 +78,6 @@ def test_strategies_have_no_importance(every, design):
 def test_numbers_of_the_table_are_those_of_the_records(every):
     analysis = every["crossed"]
     table = numbers_table(Shown(analysis))
-    assert table is not None
     heads = [marked(head) for head in table.head]
     assert {heads[at] for at in table.more} >= {"importance", "corrected", "golden std"}
     for row in table.rows:
@@ -102,8 +94,7 @@ def test_numbers_of_the_table_are_those_of_the_records(every):
 
 def test_agreement_of_predictions_is_that_of_the_records(every):
     analysis = every["crossed"]
-    table = agreement_table(Shown(analysis))
-    assert table is not None
+    table = more_tables.agreement_table(Shown(analysis))
     heads = [marked(head) for head in table.head]
     for row in table.rows[:-1]:
         shown, prediction = dict(zip(heads, row, strict=True)), analysis.prediction_importances[row[0]]
@@ -130,8 +121,7 @@ def test_tables_of_many_columns_are_cards_on_a_phone(every):
 @pytest.mark.parametrize("design", ["crossed", "nested", "radial"])
 def test_components_are_squared_points_and_close(every, design):
     analysis = every[design]
-    table = component_table(Shown(analysis))
-    assert table is not None
+    table = more_tables.component_table(Shown(analysis))
     assert ("alone\n(main effect)" in table.head) == (design == "crossed")
     for row in table.rows:
         shown, record = dict(zip(table.head, row, strict=True)), analysis.importances[row[0]]
@@ -146,16 +136,13 @@ def test_components_are_squared_points_and_close(every, design):
 
 
 def test_every_pair_stands_in_the_ranking(every):
-    order, pairs = ranking_tables(every["crossed"].ranking)
+    order, pairs = more_tables.ranking_tables(every["crossed"].ranking)
     assert [row[0] for row in order.rows] == list(every["crossed"].ranking.factors)
     assert len(pairs.rows) == 10
     for row, pair in zip(pairs.rows, every["crossed"].ranking.differences, strict=True):
-        assert row[:3] == (
-            f"{pair.first} {MINUS} {pair.second}",
-            f"{pair.difference:+.2f}",
-            f"{pair.low:+.2f} to {pair.high:+.2f}",
-        )
-    assert ranking_tables(None) == ()
+        names, interval = f"{pair.first} {MINUS} {pair.second}", f"{pair.low:+.2f} to {pair.high:+.2f}"
+        assert row[:3] == (names, f"{pair.difference:+.2f}", interval)
+    assert more_tables.ranking_tables(None) == ()
     alone = replace(every["crossed"], ranking=None)
     assert "Which factors can be told apart" not in page(alone)
 
@@ -168,7 +155,7 @@ def test_early_stop_stands_on_top_with_its_reason():
     assert why == f"Stopped by its rule: {reason}."
     assert "allow for every interim analysis" in looked
     assert f"Stopped by its rule: {reason}" in words(analysis)
-    assert interim_table(analysis).rows[-1][-2:] == ("stop", reason)
+    assert more_tables.interim_table(analysis).rows[-1][-2:] == ("stop", reason)
     going_on = replace(analysis, interim_analyses=analysis.interim_analyses.assign(decision="continue"))
     assert early_stops(going_on) == (looked,)
     assert "Stopped" not in words(going_on)
@@ -198,7 +185,7 @@ def test_one_factor_that_goes_on_is_no_stop():
 def test_many_looks_are_cut_and_counted():
     analysis = with_interim_analyses(simulated("nested", factors=("data_order",)))
     interim = analysis.interim_analyses.iloc[-1:]
-    table = interim_table(replace(analysis, interim_analyses=pd.concat([interim] * 40, ignore_index=True)))
+    table = more_tables.interim_table(replace(analysis, interim_analyses=pd.concat([interim] * 40, ignore_index=True)))
     assert len(table.rows) == 12
     assert "28 earlier looks are left out" in table.note
 

@@ -24,13 +24,11 @@ def test_an_interval_that_holds_zero_shows_it():
 
 def test_small_scores_in_units_keep_two_digits():
     unit, percent = unit_of(named("mse")), unit_of(named("accuracy"))
-    assert [unit.text(value) for value in (0.0, 0.00042, 0.0096, 0.0123, 12.0)] == [
-        *("0.000", "0.00042", "0.0096", "0.012", "12.000"),
-    ]
+    small = {0.0: "0.000", 0.00042: "0.00042", 0.0096: "0.0096", 0.0123: "0.012", 12.0: "12.000"}
+    assert {value: unit.text(value) for value in small} == small
     assert (unit.change(-0.0004), unit.size(-0.0004), unit.typical(0.0004)) == ("-0.0004", "0.0004", "± 0.00040")
-    assert [percent.size(value / 100) for value in (0.0, 0.84, 0.004, 1.25)] == [
-        *("0.0 points", "0.84 points", "0.004 points", "1.2 points"),
-    ]
+    sizes = {0.0: "0.0 points", 0.84: "0.84 points", 0.004: "0.004 points", 1.25: "1.2 points"}
+    assert {value: percent.size(value / 100) for value in sizes} == sizes
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@ import math
 from dataclasses import replace
 
 import pytest
+from hand_made_analyses import nothing
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -16,11 +17,10 @@ def text_of(analysis, title="t", **more):
     return investigation_document(analysis, title=title, **more).to_text()
 
 
-def test_factors_stand_by_corrected_importance_and_unknown_ones_last(importance, empty, analysis):
+def test_factors_stand_by_corrected_importance_and_unknown_ones_last(importance, analysis):
     scores = {"low": -0.5, "high": 0.7, "middle": 0.0}
     made = [replace(importance(name, interval=(score, -1, 1)), importance=-score) for name, score in scores.items()]
-    records = [empty("nothing"), *made]
-    found = analysis(records)
+    found = analysis([nothing("nothing"), *made])
     assert [record.factor for record in Shown(found).records] == ["high", "middle", "low", "nothing"]
     lines = text_of(found, title="t").splitlines()
     starts = [lines.index(next(line for line in lines if line.startswith(name))) for name in ("high", "middle", "low")]

@@ -1,7 +1,5 @@
 """Verdicts and what they advise: one rule, and runs that settle what is undecided."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -94,7 +92,6 @@ def test_all_intervals_of_a_report_have_the_level_that_it_names():
     analysis = looked_at(collapse=True)
     (level,) = {record.level for record in analysis.importances.values()}
     assert level == pytest.approx(1 - 0.05 * 6 / np.pi**2 / 4 / 3)  # second look, three factors
-    assert analysis.collapse is not None
     assert {record.level for record in analysis.collapse.rest.values()} == {analysis.collapse.level} == {level}
     record = analysis.importances["weak"]
     alone = importance(record.table, record.golden, level=level)

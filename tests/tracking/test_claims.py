@@ -1,13 +1,11 @@
 """Claims of cells: nobody else gets one, they end with their process, and nothing is left lying about."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -37,13 +35,10 @@ for line in sys.stdin:
 class Other:
     """Another process."""
 
-    def __init__(self, path: Path) -> None:
-        command = [sys.executable, "-c", OTHER, str(path)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
 
     def does(self, what: str, key: str) -> str:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
         self.process.stdin.write(f"{what} {key}\n")
         self.process.stdin.flush()
         return self.process.stdout.readline().strip()
@@ -55,16 +50,30 @@ class Other:
 
 @contextmanager
 def another(path: Path) -> Iterator[Other]:
-    other = Other(path)
+    command = [sys.executable, "-c", OTHER, str(path)]
+    other = Other(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
     try:
         yield other
     finally:
         other.kill()
 
 
-def test_a_claim_is_one_process_s_until_it_ends(tmp_path: Path) -> None:
-    path = tmp_path / "claims" / "context"
-    mine = Claims(path)
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "claims" / "context"
+
+
+@pytest.fixture
+def claim(path: Path) -> Iterator[Callable[[], Claims]]:
+    """Give a function that opens claims, as each recorder has; they are closed after the test."""
+    opened: list[Claims] = []
+    yield lambda: opened.append(Claims(path)) or opened[-1]  # type: ignore[func-returns-value]
+    for each in opened:
+        each.close()
+
+
+def test_a_claim_is_one_process_s_until_it_ends(path: Path, claim: Callable[[], Claims]) -> None:
+    mine = claim()
     with another(path) as other:
         assert mine.take(FIRST)
         assert other.does("take", FIRST) == "False"
@@ -80,9 +89,8 @@ def test_a_claim_is_one_process_s_until_it_ends(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == []
 
 
-def test_what_another_process_has_done_is_not_free_although_nobody_claims_it(tmp_path: Path) -> None:
-    path = tmp_path / "claims" / "context"
-    mine = Claims(path)
+def test_what_another_process_has_done_is_not_free_although_nobody_claims_it(path, claim) -> None:
+    mine = claim()
     with another(path) as other:
         assert other.does("take", FIRST) == "True"
         other.does("release", FIRST)
@@ -90,23 +98,19 @@ def test_what_another_process_has_done_is_not_free_although_nobody_claims_it(tmp
         assert mine.lock(FIRST)
         assert mine.take(THIRD)
     mine.close()
-    later = Claims(path)
-    assert later.take(FIRST)
-    later.close()
+    assert claim().take(FIRST)
 
 
-def test_recorders_of_one_process_do_not_end_each_other_s_claims(tmp_path: Path) -> None:
-    path = tmp_path / "claims" / "context"
-    mine, too = Claims(path), Claims(path)
+def test_recorders_of_one_process_do_not_end_each_other_s_claims(path: Path, claim: Callable[[], Claims]) -> None:
+    mine, too = claim(), claim()
     assert mine.take(FIRST)
     too.close()
     with another(path) as other:
         assert other.does("take", FIRST) == "False"
-    mine.close()
 
 
-def test_a_recorder_is_refused_what_another_of_its_process_has_claimed_if_it_asks_to_be_alone(tmp_path: Path) -> None:
-    mine, too = Claims(tmp_path / "claims" / "context"), Claims(tmp_path / "claims" / "context")
+def test_a_recorder_is_refused_what_another_of_its_process_has_claimed_if_it_asks_to_be_alone(claim) -> None:
+    mine, too = claim(), claim()
     assert mine.take(FIRST)
     assert too.take(FIRST)
     too.release(FIRST)
@@ -117,15 +121,13 @@ def test_a_recorder_is_refused_what_another_of_its_process_has_claimed_if_it_ask
     assert too.lock(SECOND, alone=True)
     too.release(SECOND)
     assert not too.take(SECOND, alone=True)
-    for each in (mine, too):
-        each.close()
 
 
 @pytest.mark.parametrize(("given_back", "is_free"), [("release", False), ("leave", True)])
-def test_what_is_wanted_soon_is_waited_for(given_back: str, is_free: bool, tmp_path: Path) -> None:
-    mine, found = Claims(tmp_path / "claims" / "context"), list[bool]()
+def test_what_is_wanted_soon_is_waited_for(given_back, is_free, path, claim) -> None:
+    mine, found = claim(), list[bool]()
     waits = threading.Thread(target=lambda: found.append(mine.take_soon(FIRST)))
-    with another(tmp_path / "claims" / "context") as other:
+    with another(path) as other:
         assert other.does("take", FIRST) == "True"
         waits.start()
         waits.join(0.3)
@@ -134,29 +136,26 @@ def test_what_is_wanted_soon_is_waited_for(given_back: str, is_free: bool, tmp_p
         waits.join()
     assert found == [is_free]
     assert (FIRST in mine) == is_free
-    mine.close()
 
 
-def test_a_claim_is_given_back_though_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_claim_is_given_back_though_the_disk_is_full(path, claim, monkeypatch) -> None:
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    mine = Claims(tmp_path / "claims" / "context")
-    with another(tmp_path / "claims" / "context") as other, monkeypatch.context() as patch:
+    mine = claim()
+    with another(path) as other, monkeypatch.context() as patch:
         assert mine.take(FIRST)
         patch.setattr(os, "write", full)
         mine.release(FIRST, done=True)
         assert other.does("take", FIRST) == "True"
-    mine.close()
 
 
-def test_where_no_file_can_be_written_everything_is_free(tmp_path: Path) -> None:
-    (tmp_path / "claims").touch()
-    claims = Claims(tmp_path / "claims" / "context")
+def test_where_no_file_can_be_written_everything_is_free(path: Path, claim: Callable[[], Claims]) -> None:
+    path.parent.touch()
+    claims = claim()
     assert claims.take(FIRST)
     assert FIRST in claims
     claims.release(FIRST, done=True)
-    claims.close()
 
 
 def test_two_stores_with_the_same_experiment_have_claims_of_their_own(tmp_path: Path, migrated_store: Path) -> None:

@@ -1,14 +1,10 @@
 """Addresses that lead nowhere, or to a server that refuses: one line each, quickly, and no password in it."""
 
-from __future__ import annotations
-
-import http.server
 import os
 import re
 import shutil
 import socket
 import sqlite3
-import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -18,6 +14,8 @@ import mlflow
 import pytest
 import requests
 import sqlalchemy
+from answering_server import serve
+from mlflow.environment_variables import MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT
 from mlflow.exceptions import MlflowException, RestException
 from warm_start import WarmStart
 
@@ -33,7 +31,7 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "_PAUSES", (0.01, 0.01))
 
 
-def refusal(uri: str) -> str:
+def refusal(uri: str | None) -> str:
     mlflow.set_tracking_uri(uri)
     with own_settings(), pytest.raises(ParameterError) as caught:
         connect()
@@ -47,26 +45,8 @@ def refusal(uri: str) -> str:
 def answering(request: pytest.FixtureRequest) -> Iterator[str]:
     """Give the address of a server that answers everything with one status, or with one text."""
     status, body = (200, request.param) if isinstance(request.param, str) else (request.param, "no")
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.send_response(status)
-            self.send_header("Content-Length", "2")
-            self.end_headers()
-            self.wfile.write(body.encode())
-
-        do_GET = do_POST
-
-        def log_message(self, *args: object) -> None:
-            """Say nothing."""
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=[0.01], daemon=True)
-    thread.start()
-    yield f"127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serve(lambda *_: (status, body.encode())) as address:
+        yield address
 
 
 @pytest.mark.parametrize(
@@ -138,20 +118,26 @@ def test_an_old_folder_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mlruns" / "0").mkdir(parents=True)
     (tmp_path / "mlruns" / "0" / "meta.yaml").write_text("experiment_id: '0'\nname: Default\n")
-    assert "sqlite:///mlflow.db" in refusal(str(tmp_path / "mlruns"))
-    mlflow.set_tracking_uri(None)
-    with own_settings(), pytest.raises(ParameterError, match=r"sqlite:///mlflow\.db"):
-        connect()
+    for uri in (str(tmp_path / "mlruns"), None):
+        assert "sqlite:///mlflow.db" in refusal(uri)
 
 
-def test_an_address_without_its_beginning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        ("127.0.0.1:5804", "Set MLFLOW_TRACKING_URI=http://127.0.0.1:5804."),
+        ("sqlite:///FOLDER", "is a folder"),
+        ("sqlite:///FOLDER/", "is a folder"),
+        ("nonsense://x", ""),
+        ("postgresql+nodriver://ann:s3cret@h/db", ""),
+    ],
+)
+def test_an_address_that_is_none(uri: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert "Set MLFLOW_TRACKING_URI=http://127.0.0.1:5804." in refusal("127.0.0.1:5804")
-
-
-@pytest.mark.parametrize("tail", ["", "/"])
-def test_a_folder_is_no_sqlite_file(tmp_path: Path, tail: str) -> None:
-    assert "is a folder" in refusal(f"sqlite:///{tmp_path}{tail}")
+    line = refusal(uri.replace("FOLDER", str(tmp_path)))
+    assert said in line
+    assert "s3cret" not in line
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_store_that_was_not_finished(tmp_path: Path) -> None:
@@ -171,11 +157,7 @@ def test_a_store_of_another_mlflow(tmp_path: Path, migrated_store: Path, revisio
 
 
 @pytest.mark.parametrize("name", ["new", "with%20blank"])
-def test_a_new_sqlite_file_is_there_whole_or_not_at_all(
-    name: str, tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from mlflow.store.db import utils
-
+def test_a_new_sqlite_file_is_there_whole_or_not_at_all(name, tmp_path, migrated_store, monkeypatch) -> None:
     uri = f"sqlite:///{tmp_path}/{name}/mlflow.db"
     folder, drafts = Path(str(sqlalchemy.make_url(uri).database)).parent, []
 
@@ -185,7 +167,7 @@ def test_a_new_sqlite_file_is_there_whole_or_not_at_all(
         if len(drafts) == 1:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(utils, "_initialize_tables", make)
+    monkeypatch.setattr("mlflow.store.db.utils._initialize_tables", make)
     mlflow.set_tracking_uri(uri)
     with pytest.raises(KeyboardInterrupt):
         connect()
@@ -197,10 +179,8 @@ def test_a_new_sqlite_file_is_there_whole_or_not_at_all(
 @pytest.mark.slow
 def test_two_commands_on_a_new_sqlite_file(tmp_path: Path, migrated_store: Path) -> None:
     """One migrates as MLflow does, for seconds, and finds the file of the other, which copies one, at its place."""
-    copied = (
-        f"utils._initialize_tables = lambda engine: shutil.copyfile({str(migrated_store)!r}, engine.url.database)\n"
-    )
-    quick = f"import shutil\nfrom mlflow.store.db import utils\n{copied}"
+    quick = "import shutil\nfrom mlflow.store.db import utils\n"
+    quick += f"utils._initialize_tables = lambda made: shutil.copyfile({str(migrated_store)!r}, made.url.database)\n"
     own, both = {**os.environ, "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/new.db"}, []
     for number, begin in enumerate(("", quick)):
         script = tmp_path / f"script{number}.py"
@@ -243,13 +223,6 @@ def test_the_folder_of_an_sqlite_file_is_made(tmp_path: Path, migrated_store: Pa
     connect()
 
 
-@pytest.mark.parametrize("uri", ["nonsense://x", "postgresql+nodriver://ann:s3cret@h/db"])
-def test_an_address_that_mlflow_does_not_know(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert "s3cret" not in refusal(uri)
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize(
     ("uri", "shown"),
     [
@@ -282,12 +255,6 @@ def test_the_home_folder_is_left_out() -> None:
     assert error_line(OSError(f"a\n  b {home}")) == "a b ~"
 
 
-def response(status: int) -> requests.Response:
-    answer = requests.Response()
-    answer.status_code = status
-    return answer
-
-
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
@@ -298,8 +265,8 @@ def response(status: int) -> requests.Response:
         (MlflowException("API request failed with error code 413 != 200"), False),
         (RestException({"error_code": "RESOURCE_DOES_NOT_EXIST", "message": "no run"}), False),
         (RestException({"error_code": "TEMPORARILY_UNAVAILABLE", "message": "database is locked"}), True),
-        (requests.HTTPError(response=response(503)), True),
-        (requests.HTTPError(response=response(403)), False),
+        (requests.HTTPError(response=Mock(status_code=503)), True),
+        (requests.HTTPError(response=Mock(status_code=403)), False),
         (L3DError("the disk is full"), False),
         (ValueError("a mistake of ours"), False),
     ],
@@ -309,10 +276,6 @@ def test_what_may_succeed_later(error: Exception, expected: bool) -> None:
 
 
 def test_mlflow_prints_no_address_for_each_of_a_thousand_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    import os
-
-    from mlflow.environment_variables import MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT
-
     monkeypatch.delenv(MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT.name, raising=False)
     with own_settings():
         assert MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT.get() is True

@@ -1,7 +1,5 @@
 """Evaluation runs that MLflow made without us, read as one table of judgements: each pitfall of them, known numbers."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -10,16 +8,7 @@ from typing import Any
 import mlflow
 import pandas as pd
 import pytest
-from evaluation_runs import (
-    evaluated,
-    exact,
-    fails_on_q2,
-    helper,
-    judge,
-    quick_evaluations,
-    rows,
-    traced,
-)
+from evaluation_runs import evaluated, exact, fails_on_q2, helper, judge, quick_evaluations, rows, traced
 from mlflow import MlflowClient
 from mlflow.entities import Feedback
 from mlflow.genai.scorers import scorer
@@ -104,9 +93,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> dict
         made["long"] = evaluated(rows(LONG + "a", LONG + "b", LONG + "a"), predict_fn=answer, scorers=[exact])
         chats = [[{"role": "system", "content": each}, {"role": "user", "content": "hi"}] for each in ("a", "b")]
         made["chat"] = evaluated([{"inputs": {"messages": each}} for each in chats], predict_fn=chat, scorers=[traced])
-        tagged = [
-            {**row, "tags": {names.ROW: "7", names.REPEAT: n}} for row, n in zip(rows("a", "b"), "10", strict=True)
-        ]
+        for row, repeat in zip(tagged := rows("a", "b"), "10", strict=True):
+            row["tags"] = {names.ROW: "7", names.REPEAT: repeat}
         made["tagged"] = evaluated(tagged, predict_fn=answer, scorers=[exact])
         made["settings"] = evaluated(rows("q0", "q1"), predict_fn=with_settings, scorers=[exact])
         experiment = str(run.info.experiment_id)
@@ -180,9 +168,8 @@ def test_runs_with_answers_of_their_own_together_are_repeats(runs: dict[str, str
     answers = judged.table.drop_duplicates("answer")
     assert answers.groupby("row")["repeat"].agg(list).map(sorted).max() == [0, 1, 2]
     assert not [note for note in judged.notes if "shares no row" in note]
-    assert f"Run {runs['long'][:8]} shares no row with the first run: its rows are further rows." in (
-        of(runs, "app", "long").notes
-    )
+    note = f"Run {runs['long'][:8]} shares no row with the first run: its rows are further rows."
+    assert note in of(runs, "app", "long").notes
 
 
 def test_answers_that_the_server_lost_are_counted(runs: dict[str, str]) -> None:
@@ -196,13 +183,8 @@ def test_answers_that_the_server_lost_are_counted(runs: dict[str, str]) -> None:
 def test_values_of_all_kinds_and_corrections(runs: dict[str, str]) -> None:
     judged = of(runs, "words")
     values = judged.table.groupby("scorer")["value"].agg(lambda each: sorted(each.dropna()))
-    assert values.to_dict() == {
-        "a": [1.0] * 3,
-        "b": [0.25] * 3 + [0.75] * 3,
-        "exact": [0.0, 1.0, 1.0, 1.0],
-        "several": [],
-        "word": [0.0, 1.0],
-    }
+    expected = {"a": [1.0] * 3, "b": [0.25] * 3 + [0.75] * 3, "exact": [0.0, 1.0, 1.0, 1.0]}
+    assert values.to_dict() == {**expected, "several": [], "word": [0.0, 1.0]}
     assert judged.table.groupby("scorer")["judgement"].max()["b"] == 1
     assert judged.scorers == ["a", "b", "exact", "word"]
     assert {

@@ -1,16 +1,13 @@
 """Runs beside parents whose process was killed: the next command of their kind on this machine ends them."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
-from run_helpers import Place, sqlite_place, wait_until
+from run_helpers import Place, wait_until
 
 from mlflow_l3d.tracking import auxiliary, parent
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
@@ -26,9 +23,9 @@ with held_open(sys.argv[1]):
 
 
 @pytest.fixture
-def place(migrated_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+def place(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
     monkeypatch.setattr(auxiliary, "_YOUNG_SECONDS", 0.0)
-    return sqlite_place(migrated_store, tmp_path / "place")
+    return place
 
 
 def ablation(place: Place) -> None:
@@ -41,7 +38,6 @@ def test_a_run_is_ended_once_its_process_is_dead(place: Place) -> None:
     environment = {**os.environ, "L3D_CACHE": str(place.cache)}
     holder = subprocess.Popen([sys.executable, "-c", HOLDER, run_id], stdout=subprocess.PIPE, env=environment)
     try:
-        assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
         ablation(place)
         assert place.client.get_run(run_id).info.status == "RUNNING"
@@ -73,9 +69,7 @@ def test_a_run_of_another_machine_is_ended_with_its_children_once_its_heartbeat_
     assert "l3d.error" not in place.client.get_run(cell).data.tags
 
 
-def test_a_run_that_could_not_be_ended_is_ended_by_the_next_command(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_could_not_be_ended_is_ended_by_the_next_command(place, monkeypatch) -> None:
     def away(*_: object) -> None:
         raise OSError("away")
 

@@ -1,7 +1,5 @@
 """Cells read back from runs."""
 
-from __future__ import annotations
-
 import re
 from contextlib import closing
 from pathlib import Path
@@ -61,14 +59,10 @@ def test_two_runs_without_keys_in_one_place() -> None:
 
 
 def test_a_score_is_computed_from_the_test_examples_alone(tmp_path: Path) -> None:
-    own = pd.DataFrame(
-        {"example_id": [4, 5, 6], "label": [0, 1, 1], "prediction": [0, 0, 1], "score_0": [0.9, 0.8, 0.1]}
-    )
-    stored = {
-        "of_ours": own.assign(reference=[False, True, False]),
-        "without": own,
-        "of_a_stranger": own.assign(reference=["an", "answer", "text"]),
-    }
+    columns = {"example_id": [4, 5, 6], "label": [0, 1, 1], "prediction": [0, 0, 1], "score_0": [0.9, 0.8, 0.1]}
+    own = pd.DataFrame(columns)
+    ours, strangers = (own.assign(reference=each) for each in ([False, True, False], ["an", "answer", "text"]))
+    stored = {"of_ours": ours, "without": own, "of_a_stranger": strangers}
     for name, table in stored.items():
         (tmp_path / name).mkdir()
         table.to_parquet(tmp_path / name / names.PREDICTIONS)
@@ -78,9 +72,8 @@ def test_a_score_is_computed_from_the_test_examples_alone(tmp_path: Path) -> Non
     ids = {name: table["example_id"].to_pylist() for name, table in read_predictions(client, cells)}
     assert ids == {"of_ours": [4, 6], "without": [4, 5, 6], "of_a_stranger": [4, 5, 6]}
     every = dict(read_predictions(client, cells, scores=True, reference=True))
-    columns = ["example_id", "label", "prediction", "score_0"]
     assert every["of_ours"].to_pandas()[[*columns, "reference"]].equals(stored["of_ours"])
-    assert [every[name].column_names for name in ("without", "of_a_stranger")] == [columns] * 2
+    assert [every[name].column_names for name in ("without", "of_a_stranger")] == [[*columns]] * 2
 
 
 @pytest.mark.parametrize(
@@ -102,9 +95,7 @@ def test_a_server_that_is_away_is_no_damaged_file(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize(("name", "is_file"), [("runs.csv", True), ("folder", False), (300 * "a", False)])
-def test_only_a_file_in_place_of_a_run_is_called_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, is_file: bool
-) -> None:
+def test_only_a_file_in_place_of_a_run_is_called_one(tmp_path, monkeypatch, name, is_file) -> None:
     monkeypatch.chdir(tmp_path)
     Path("folder").mkdir()
     Path("runs.csv").touch()

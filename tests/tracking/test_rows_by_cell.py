@@ -1,7 +1,5 @@
 """Predictions of a parent's one table, cell by cell."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

@@ -1,16 +1,16 @@
 """The runs that an investigation leaves: names, tags, tables, and numbers that anybody can recompute from them."""
 
-from __future__ import annotations
-
 import json
 import re
+from itertools import combinations
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
+import mlflow
 import numpy as np
 import pandas as pd
 import pytest
-from run_helpers import CELLS, SMALL, Place, assert_whole, sqlite_place
+from run_helpers import Place, sqlite_place
 
 from mlflow_l3d.cells.factors import GOLDEN_BASE, MITIGATION_BASE, configuration_seed
 from mlflow_l3d.studies.investigation.parameters import MAIN
@@ -48,28 +48,20 @@ def test_the_parent(place: Place, one: Investigation) -> None:
     assert params["root_seed"] == "0"
     assert params["resolved.task"] == "synthetic"
     assert json.loads(params["resolved.hyperparameters"])["noise"] == 0.2
-    headline = {
-        *("importance", "contributed_std", "mitigated_std", "golden_std", "importance_corrected"),
-        *("importance_ci_low", "importance_ci_high", "moves_by_std"),
-        *(
-            "importance_corrected_ci_low",
-            "importance_corrected_ci_high",
-            "score_mean",
-            "score_std",
-            "consistency",
-            "correct_consistency",
-        ),
-    }
-    further = {
-        *("fleiss_kappa", "prediction_share"),
-        *("prediction_share_ci_low", "prediction_share_ci_high"),
-    }
+    with_interval = "importance", "importance_corrected", "golden_std", "prediction_share"
+    agreement = "consistency", "correct_consistency", "fleiss_kappa"
     assert set(metrics) == {
-        *headline,
-        *further,
-        *(f"{name}/golden" for name in ("consistency", "correct_consistency", "fleiss_kappa")),
-        *("golden_std_ci_low", "golden_std_ci_high"),
-        *("robust_share", "fragile_share", "never_right_share", "cells_failed"),
+        *(f"{name}{end}" for name in with_interval for end in ("", "_ci_low", "_ci_high")),
+        "contributed_std",
+        "mitigated_std",
+        "moves_by_std",
+        "score_mean",
+        "score_std",
+        *(f"{name}{group}" for name in agreement for group in ("", "/golden")),
+        "robust_share",
+        "fragile_share",
+        "never_right_share",
+        "cells_failed",
     }
     assert len(metrics) <= 40
     assert metrics == one.analysis.metrics()
@@ -91,9 +83,7 @@ def test_what_is_no_metric_is_in_a_file(place: Place, one: Investigation, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_parent_of_several_factors_has_plain_names_only_where_they_are_of_no_factor(
-    place: Place, two: Investigation
-) -> None:
+def test_a_parent_of_several_factors_has_plain_names_only_where_they_are_of_no_factor(place, two) -> None:
     metrics = place.client.get_run(two.run_id).data.metrics
     shares = {"robust_share", "fragile_share", "never_right_share"}
     assert {name for name in metrics if "/" not in name} == {"golden_std", "cells_failed", *shares}
@@ -110,11 +100,8 @@ def test_the_metrics_converge_over_rows(place: Place, one: Investigation) -> Non
     for number, rows in ((2, 2), (3, 3)):
         cells = one.cells[one.cells["phase"].eq("investigation") & one.cells["row"].lt(rows)]
         table = cells["synthetic_score"].to_numpy(dtype=float).reshape(rows, 3)
-        points = {
-            point.value
-            for point in place.client.get_metric_history(one.run_id, "contributed_std")
-            if point.step == number
-        }
+        history = place.client.get_metric_history(one.run_id, "contributed_std")
+        points = {point.value for point in history if point.step == number}
         assert points == {float(table.std(axis=1).mean())}
 
 
@@ -193,16 +180,33 @@ def test_the_predictions_of_a_child(place: Place, one: Investigation, tmp_path: 
 def test_the_artifacts_of_the_parent(place: Place, two: Investigation, tmp_path: Path) -> None:
     found = {item.path for item in place.client.list_artifacts(two.run_id)}
     assert found == {
-        *("investigation.json", "cells.parquet", "predictions.parquet", "cells.json", "importance.json"),
-        *("report.html", "summary.svg", "examples.json", "result.json"),
+        "investigation.json",
+        "cells.parquet",
+        "predictions.parquet",
+        "cells.json",
+        "importance.json",
+        "report.html",
+        "summary.svg",
+        "examples.json",
+        "result.json",
     }
     document = json.loads(place.download(two.run_id, "investigation.json", tmp_path).read_text())
     assert document["factors"] == list(FACTORS)
     assert document["design"]["root_seed"] == 7
     importances = json.loads(place.download(two.run_id, "importance.json", tmp_path).read_text())["factors"]
     assert set(importances["data_order"]["components"]) == {
-        *("design", "method", "rows", "columns", "contributed", "mitigated", "main", "interaction"),
-        *("total", "total_index", "truncated", "contributed_degrees"),
+        "design",
+        "method",
+        "rows",
+        "columns",
+        "contributed",
+        "mitigated",
+        "main",
+        "interaction",
+        "total",
+        "total_index",
+        "truncated",
+        "contributed_degrees",
     }
     assert {"verdict", "verdict_doubt", "advice", "unevenness"} <= set(importances["data_order"])
     table = pd.read_parquet(place.download(two.run_id, "predictions.parquet", tmp_path))
@@ -210,8 +214,6 @@ def test_the_artifacts_of_the_parent(place: Place, two: Investigation, tmp_path:
     whole = pd.read_parquet(place.download(two.run_id, "cells.parquet", tmp_path))
     shown = place.client.get_run(two.run_id).info.experiment_id
     with place.entered():
-        import mlflow
-
         listed = mlflow.load_table("cells.json", run_ids=[two.run_id])
     assert shown == "0"
     assert len(listed) == len(whole) == 16
@@ -261,12 +263,8 @@ def test_the_numbers_from_the_children_alone(place: Place, two: Investigation, f
     assert metrics[f"score_mean/{factor}"] == pytest.approx(score.mean(), rel=1e-12)
     if factor == "data_order":
         # The same test examples in every run of a row: the share of equal answers in every pair of runs.
-        agree = [
-            np.mean(a["prediction"] == b["prediction"])
-            for row in votes
-            for i, a in enumerate(row)
-            for b in row[i + 1 :]
-        ]
+        pairs = (pair for row in votes for pair in combinations(row, 2))
+        agree = [np.mean(first["prediction"] == second["prediction"]) for first, second in pairs]
         assert metrics[f"consistency/{factor}"] == pytest.approx(np.mean(agree), rel=1e-12)
 
 
@@ -286,21 +284,7 @@ def test_nothing_private_is_logged(place: Place, one: Investigation, two: Invest
 
 
 @pytest.mark.slow
-def test_the_same_again_computes_nothing(place: Place, one: Investigation) -> None:
-    again = place.investigate(mitigation_runs=3, golden_runs=5, hyperparameters="noise=0.2")
-    assert (again.computed, again.reused) == (0, 14)
-    assert place.client.get_run(again.run_id).data.tags["l3d.cells_of"] == one.run_id
-    assert again.run_id != one.run_id
-    assert again.analysis.metrics() == one.analysis.metrics()
-    assert len(place.cells(one.run_id)) == 14
-    assert place.cells(again.run_id) == []
-    place.client.delete_run(again.run_id)
-
-
-@pytest.mark.slow
-def test_the_same_through_a_real_server_with_a_password(
-    mlflow_server: str, migrated_store: Path, tmp_path: Path, place: Place, two: Investigation
-) -> None:
+def test_the_same_through_a_real_server_with_a_password(mlflow_server, tmp_path, place, two) -> None:
     """A server that asks for none takes the password all the same; it must not be found anywhere."""
     address = mlflow_server.replace("://", "://ann:s3cret@")
     remote = Place(address, tmp_path / "cache", {"MLFLOW_EXPERIMENT_NAME": "contract"})
@@ -320,10 +304,3 @@ def test_the_same_through_a_real_server_with_a_password(
     there = pd.read_parquet(place.download(two.run_id, "cells.parquet", tmp_path))
     same = [name for name in cells if name not in {"run_id", "duration_seconds"}]
     pd.testing.assert_frame_equal(cells[same], there[same])
-
-
-def test_a_small_investigation_is_whole(tmp_path: Path, migrated_store: Path) -> None:
-    place = sqlite_place(migrated_store, tmp_path)
-    result = place.investigate(root_seed=3)
-    assert_whole(place, result.run_id, CELLS)
-    assert result.request.plan.mitigation_runs == SMALL["mitigation_runs"]

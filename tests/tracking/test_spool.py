@@ -1,7 +1,5 @@
 """A cell lies in the spool whole or not at all."""
 
-from __future__ import annotations
-
 import errno
 from dataclasses import replace
 from pathlib import Path
@@ -35,9 +33,15 @@ def record(key: str, result: Outcome) -> CellRecord:
     return replace(CellRecord.of(cell, result), end_time=1_000)
 
 
+def spool_of(folder: Path, result: Outcome) -> Spool[CellRecord]:
+    """Return a spool with one outcome."""
+    spool = Spool(folder, CellRecord)
+    spool.add(record(result.key, result), result)
+    return spool
+
+
 def test_what_goes_in_comes_out(tmp_path: Path) -> None:
-    spool = Spool(tmp_path / "spool", CellRecord)
-    spool.add(record("k", outcome("k")), outcome("k"))
+    spool_of(tmp_path / "spool", outcome("k"))
     again = Spool(tmp_path / "spool", CellRecord)
     assert list(again) == ["k"]
     assert again.record("k") == record("k", outcome("k"))
@@ -49,15 +53,10 @@ def test_what_goes_in_comes_out(tmp_path: Path) -> None:
 
 def test_what_a_training_logged_is_whole_or_not_there(tmp_path: Path) -> None:
     logged = Logged({"a": "1"}, {"b": "2"}, [("c", 0.5, 7, 1)], {"notes/a.txt": b"a"})
-    result = outcome("k", logged=logged)
-    spool = Spool(tmp_path, CellRecord)
-    spool.add(record("k", result), result)
+    spool = spool_of(tmp_path, outcome("k", logged=logged))
     found = spool.record("k")
-    assert (found.params_logged, found.tags_logged, found.metrics_logged) == (
-        {"a": "1"},
-        {"b": "2"},
-        [["c", 0.5, 7, 1]],
-    )
+    assert (found.params_logged, found.tags_logged) == ({"a": "1"}, {"b": "2"})
+    assert found.metrics_logged == [["c", 0.5, 7, 1]]
     path = spool.artifacts("k") / "notes" / "a.txt"  # type: ignore[operator]
     assert (path.read_bytes(), spool.has("k")) == (b"a", True)
     path.write_bytes(b"")
@@ -65,8 +64,7 @@ def test_what_a_training_logged_is_whole_or_not_there(tmp_path: Path) -> None:
 
 
 def test_the_run_id_is_kept_and_forgotten(tmp_path: Path) -> None:
-    spool = Spool(tmp_path, CellRecord)
-    spool.add(record("k", outcome("k")), outcome("k"))
+    spool = spool_of(tmp_path, outcome("k"))
     assert spool.run_id("k") is None
     spool.set_run_id("k", "r1")
     assert Spool(tmp_path, CellRecord).run_id("k") == "r1"
@@ -85,8 +83,7 @@ def test_a_half_written_cell_is_not_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["cell.json", "predictions.parquet", "checksum"])
 @pytest.mark.parametrize("content", [b"", b"{", b'{"phase": "golden"}', None])
 def test_what_a_power_cut_leaves_is_not_there(tmp_path: Path, name: str, content: bytes | None) -> None:
-    spool = Spool(tmp_path / "spool", CellRecord)
-    spool.add(record("k", outcome("k")), outcome("k"))
+    spool = spool_of(tmp_path / "spool", outcome("k"))
     assert spool.has("k")
     file = tmp_path / "spool" / "k" / name
     file.unlink() if content is None else file.write_bytes(content)
@@ -97,8 +94,7 @@ def test_what_a_power_cut_leaves_is_not_there(tmp_path: Path, name: str, content
 
 
 def test_a_record_under_another_key_does_not_count(tmp_path: Path) -> None:
-    spool = Spool(tmp_path / "spool", CellRecord)
-    spool.add(record("k", outcome("k")), outcome("k"))
+    spool = spool_of(tmp_path / "spool", outcome("k"))
     (tmp_path / "spool" / "k").rename(tmp_path / "spool" / "other")
     assert not spool.has("other")
 
@@ -117,8 +113,7 @@ def test_nobody_else_can_write_to_it(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing_half_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    spool = Spool(tmp_path, CellRecord)
-    spool.add(record("first", outcome("first")), outcome("first"))
+    spool = spool_of(tmp_path, outcome("first"))
 
     def full(self: Path, *_args: object, **_kwargs: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device", str(self))

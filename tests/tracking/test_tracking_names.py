@@ -1,15 +1,12 @@
 """Names that MLflow does not take are logged under one that it takes, and read back by their own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from mlflow.utils.validation import _validate_metric, _validate_param, _validate_tag
-from run_helpers import CELLS, sqlite_place
+from run_helpers import CELLS
 
 from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.synthetic import Synthetic
@@ -19,8 +16,27 @@ from mlflow_l3d.tracking.earlier.reader import read_investigation
 
 LEGAL = ("f1_macro", "a b/c.d:e-f", "größe", "a" * 250, "curve/x")
 ILLEGAL = (
-    *("hits@10", "hits#10", "m<b>", "", ".", "..", "../a", "/a", "a/", "a//b", "a/./b", "./a", "a\n", "a\tb"),
-    *("😀", "\ud800", "a+b", "a" * 251, "a" * 252, "a@" + "b" * 400, "a@" + "b" * 401),
+    "hits@10",
+    "hits#10",
+    "m<b>",
+    "",
+    ".",
+    "..",
+    "../a",
+    "/a",
+    "a/",
+    "a//b",
+    "a/./b",
+    "./a",
+    "a\n",
+    "a\tb",
+    "😀",
+    "\ud800",
+    "a+b",
+    "a" * 251,
+    "a" * 252,
+    "a@" + "b" * 400,
+    "a@" + "b" * 401,
 )
 
 
@@ -59,10 +75,7 @@ class Named(Synthetic):
 
 
 @pytest.mark.slow
-def test_a_study_of_a_metric_with_such_a_name(
-    migrated_store: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    place = sqlite_place(migrated_store, tmp_path / "place")
+def test_a_study_of_a_metric_with_such_a_name(place, caplog) -> None:
     first = place.investigate(approach=Named(), metric="hits@10")
     assert caplog.text.count("MLflow does not take the metric name 'hits@10'") == 1
     run = place.cells(first.run_id)[0]

@@ -1,13 +1,10 @@
 """Uploads outlive an outage, in any order, and never hold up who gives them work."""
 
-from __future__ import annotations
-
 import errno
 import random
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,8 +36,10 @@ def uploader() -> Iterator[Uploader]:
 class Server:
     """Takes work, or is away."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_away: bool = False) -> None:
         self.away = threading.Event()
+        if is_away:
+            self.away.set()
         self.held: list[int] = []
         self._lock = threading.Lock()
 
@@ -53,11 +52,15 @@ class Server:
 
         return work
 
+    def submit(self, uploader: Uploader, count: int) -> None:
+        """Give work of all numbers below `count`."""
+        for number in range(count):
+            uploader.submit(str(number), self.take(number))
+
 
 def test_everything_arrives_once(uploader: Uploader) -> None:
     server = Server()
-    for number in range(200):
-        uploader.submit(str(number), server.take(number))
+    server.submit(uploader, 200)
     assert uploader.wait(patience=1)
     assert sorted(server.held) == list(range(200))
     assert uploader.pending == 0
@@ -65,10 +68,8 @@ def test_everything_arrives_once(uploader: Uploader) -> None:
 
 
 def test_an_outage_drops_nothing(uploader: Uploader) -> None:
-    server = Server()
-    server.away.set()
-    for number in range(50):
-        uploader.submit(str(number), server.take(number))
+    server = Server(is_away=True)
+    server.submit(uploader, 50)
     wait_until(lambda: uploader.outage_seconds > 0, "the outage")
     assert server.held == []
     server.away.clear()
@@ -129,8 +130,7 @@ def test_what_is_refused_is_kept_and_the_rest_goes_on(uploader: Uploader, caplog
 
     for name in ("cell bad", "cell worse"):
         uploader.submit(name, refused)
-    for number in range(10):
-        uploader.submit(str(number), server.take(number))
+    server.submit(uploader, 10)
     assert uploader.wait(patience=1)
     assert sorted(server.held) == list(range(10))
     (_, line), (_, other) = uploader.refused
@@ -141,8 +141,7 @@ def test_what_is_refused_is_kept_and_the_rest_goes_on(uploader: Uploader, caplog
 
 
 def test_wait_gives_up_during_an_outage_and_the_work_is_still_there(uploader: Uploader) -> None:
-    server = Server()
-    server.away.set()
+    server = Server(is_away=True)
     uploader.submit("one", server.take(1))
     assert not uploader.wait(patience=0.3)
     assert uploader.pending == 1
@@ -161,9 +160,7 @@ def test_a_full_disk_of_artifacts_is_not_called_a_server(uploader: Uploader, cap
     assert caplog.messages == [f"{uploader.why} Results are kept in the spool."]
 
 
-def test_a_server_that_comes_and_goes_is_one_pair_of_lines_and_wears_patience_out(
-    uploader: Uploader, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_server_that_comes_and_goes_is_one_pair_of_lines_and_wears_patience_out(uploader, caplog) -> None:
     def restless() -> Callable[[], None]:
         attempts = iter([True, True, False])
 
@@ -177,15 +174,12 @@ def test_a_server_that_comes_and_goes_is_one_pair_of_lines_and_wears_patience_ou
         uploader.submit(str(number), restless())
     assert not uploader.wait(patience=0.05)
     assert uploader.wait(patience=20)
-    assert [record.message.split(":")[0].split(" after")[0] for record in caplog.records] == [
-        "The tracking server does not answer",
-        "The tracking server is back",
-    ]
+    said = [record.message.split(":")[0].split(" after")[0] for record in caplog.records]
+    assert said == ["The tracking server does not answer", "The tracking server is back"]
 
 
 def test_patience_counts_from_the_beginning_of_the_wait(uploader: Uploader) -> None:
-    server = Server()
-    server.away.set()
+    server = Server(is_away=True)
     uploader.submit("one", server.take(1))
     wait_until(lambda: uploader.outage_seconds > 0, "the outage")
     uploader._line.outage_since -= 3600
@@ -194,10 +188,8 @@ def test_patience_counts_from_the_beginning_of_the_wait(uploader: Uploader) -> N
 
 
 def test_submit_and_stop_do_not_wait_for_a_server_that_is_away() -> None:
-    uploader, server = Uploader(2), Server()
-    server.away.set()
-    for number in range(1000):
-        uploader.submit(str(number), server.take(number))
+    uploader, server = Uploader(2), Server(is_away=True)
+    server.submit(uploader, 1000)
     uploader.stop()
     for thread in uploader._line.threads:
         thread.join(60)
@@ -206,9 +198,7 @@ def test_submit_and_stop_do_not_wait_for_a_server_that_is_away() -> None:
 
 
 @pytest.mark.parametrize("earlier", [False, True])
-def test_a_recorder_says_whether_a_try_to_write_a_run_went_before(
-    uploader: Uploader, earlier: bool, tmp_path: Path
-) -> None:
+def test_a_recorder_says_whether_a_try_to_write_a_run_went_before(uploader, earlier, tmp_path) -> None:
     flags, key = list[bool](), content_key({"cell": "k"})
 
     class Writer:
