@@ -9,6 +9,9 @@ import numpy as np
 import torch
 import transformers
 
+from mlflow_l3d.approaches.icl.engine.packed import PackedModel
+from mlflow_l3d.approaches.icl.engine.rows import SHARED, Block, Rows
+
 VOCABULARY = 60
 PAD = 0
 WINDOW = 8
@@ -98,6 +101,15 @@ def causal(name: str) -> Any:
     return model
 
 
+@cache
+def t5(gated: bool = False) -> Any:
+    torch.manual_seed(4)
+    sizes = {"vocab_size": VOCABULARY, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
+    kind = {"feed_forward_proj": "gated-gelu" if gated else "relu", "tie_word_embeddings": not gated}
+    config = transformers.T5Config(**sizes, **kind, decoder_start_token_id=0, initializer_factor=1.0)
+    return transformers.T5ForConditionalGeneration(config).eval()
+
+
 def prompts_of(lengths: list[int], shared: int, seed: int = 0) -> list[list[int]]:
     generator = np.random.default_rng(seed)
     prefix = generator.integers(1, VOCABULARY, shared).tolist()
@@ -112,3 +124,17 @@ def plain_generate(model: Any, prompt: list[int], new: int, stop: set[int]) -> l
     )[0].tolist()
     tokens = output[1:] if model.config.is_encoder_decoder else output[len(prompt) :]
     return tokens[: next((place for place, token in enumerate(tokens) if token in stop), len(tokens))]
+
+
+def recorded(monkeypatch: Any) -> list[tuple[str, tuple[int, int]]]:
+    """Return a list to which every run of rows behind a prefix adds what it is and its shape."""
+    runs: list[tuple[str, tuple[int, int]]] = []
+    original = PackedModel.extend
+
+    def extend(self: PackedModel, past: Rows, block: Block, *arguments: Any) -> Any:
+        if (block.owners != SHARED).all():
+            runs.append(("step" if (past.owners >= 0).any() else "texts", block.tokens.shape))
+        return original(self, past, block, *arguments)
+
+    monkeypatch.setattr(PackedModel, "extend", extend)
+    return runs

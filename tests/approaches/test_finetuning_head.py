@@ -77,15 +77,6 @@ def same(one, other):
     assert one.metrics["best_epoch"] == other.metrics["best_epoch"]
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7])
-def test_a_cell_is_the_same_in_any_chunk(session, size):
-    cells = [cell(i) for i in range(7)]
-    whole = run(session, *cells)
-    session.cells_at_once = size
-    for one, other in zip(run(session, *cells), whole, strict=True):
-        same(one, other)
-
-
 def test_chunks_are_as_large_as_they_pay(session, cache):
     assert session.cells_at_once == 8
     assert prepare(TASK, cache, hidden_units=8192).cells_at_once == 1
@@ -140,47 +131,6 @@ def test_seeds_reach_the_draws(session, monkeypatch):
         ("initial_head", chosen.seeds["model_initialisation"]),
         ("cell_dropout", chosen.seeds["model_randomness"]),
     }
-
-
-def test_without_dropout_model_randomness_changes_nothing(cache):
-    session = prepare(TASK, cache, dropout=0, epochs=2)
-    first, second = run(session, cell(0), cell(0, model_randomness=9))
-    assert first.scores.tobytes() == second.scores.tobytes()
-
-
-def test_a_cell_that_raises_does_not_stop_the_others(session, monkeypatch):
-    def draw(seed, *given):
-        if seed == cell(1).seeds["model_initialisation"]:
-            raise ZeroDivisionError("oh")
-        return head_of(seed, *given)
-
-    head_of = head.initial_head
-    monkeypatch.setattr(head, "initial_head", draw)
-    outcomes = {outcome.key: outcome for outcome in session.run([cell(0), cell(1), cell(2)])}
-    errors = [outcomes[cell(number).key].error for number in range(3)]
-    assert errors == [None, "ZeroDivisionError: oh", None]
-    assert "Traceback" in outcomes[cell(1).key].traceback
-    assert outcomes[cell(1).key].predictions is None
-
-
-def test_a_chunk_that_fails_is_halved(session, monkeypatch):
-    """As where the memory does not suffice: three cells at most fit, and one never does."""
-    train, sizes = session.trained, []
-
-    def narrow(some):
-        sizes.append(len(some))
-        if len(some) > 3 or any(own.cell.seeds == cell(4).seeds for own in some):
-            raise MemoryError
-        return train(some)
-
-    whole = {outcome.key: outcome for outcome in run(session, *[cell(i) for i in range(6)])}
-    monkeypatch.setattr(session, "trained", narrow)
-    outcomes = list(session.run([cell(i) for i in range(6)]))
-    assert sizes == [6, 3, 3, 1, 2, 1, 1]
-    assert {outcome.key: outcome.error for outcome in outcomes if outcome.error} == {cell(4).key: "MemoryError"}
-    for outcome in outcomes:
-        if outcome.error is None:
-            same(outcome, whole[outcome.key])
 
 
 def test_a_diverged_cell_is_an_outcome_with_its_cause_and_the_others_are_unharmed(session, monkeypatch):

@@ -74,16 +74,6 @@ def test_the_contract_of_an_approach(name, model, folders, tmp_path) -> None:
     check_approach(Finetuning(), task, hyperparameters=given, model=folders[model], cache=tmp_path, configurations=1)
 
 
-def test_padding_leaves_a_decoder_as_it_is(folders, tmp_path) -> None:
-    session = session_of(TASKS["classification"], folders["decoder"], tmp_path)
-    model = session.model.eval()
-    ids = torch.tensor([[5, 9, 60, 7]])
-    ones, pad = torch.ones_like(ids), torch.full((1, 3), 1)
-    alone = model(ids, ones).logits.detach().numpy()
-    padded, mask = torch.cat([ids, pad], 1), torch.cat([ones, torch.zeros_like(pad)], 1)
-    assert model(padded, mask).logits.detach().numpy() == pytest.approx(alone, abs=1e-5)
-
-
 def test_the_decoders_head_is_that_of_transformers(folders, tmp_path) -> None:
     session = session_of(TASKS["classification"], folders["decoder"], tmp_path)
     session._start(12)

@@ -93,13 +93,6 @@ def test_model_initialisation_alone_changes_the_first_weights(session, monkeypat
     assert seen[2:] == [seen[0]] * 4
 
 
-def test_same_cell_alone_and_after_others(session, folders) -> None:
-    first, second = run(session, cell(0), cell(1))
-    again, before = run(session, cell(1), cell(0))
-    assert [content(again), content(before)] == [content(second), content(first)]
-    assert content(first).scores != content(second).scores
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["encoder", "decoder"])
 def test_keeps_the_contract_of_an_approach(model, folders, tmp_path) -> None:

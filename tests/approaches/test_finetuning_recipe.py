@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refusal
 from sklearn.metrics import f1_score
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
@@ -61,9 +62,7 @@ def test_a_given_number_beats_auto():
     ],
 )
 def test_bad_values_name_the_way_out(given, line):
-    with pytest.raises(ParameterError) as caught:
-        recipe(**given)
-    assert line in str(caught.value)
+    assert line in refusal(recipe, **given)
 
 
 def test_without_dropout_model_randomness_is_inactive():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import cache
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from icl_engine_models import PAD, causal, prompts_of, t5
 from icl_helpers import APPROACH, cell, complete, outcome, small_task
 from icl_tiny_models import byte_tokenizer, llama, save
 
@@ -23,53 +22,17 @@ from mlflow_l3d.approaches.icl.engine.reading import next_tokens
 from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.testing.approaches import check_approach
 
-PAD = 0
-VOCABULARY = 40
-SIZES = {"vocab_size": VOCABULARY, "hidden_size": 32, "initializer_range": 0.2}
 BELOW_ONE = np.nextafter(1.0, 0.0)
 
 
-@cache
 def model(name: str) -> Any:
     """Return a tiny random model: the first two run packed, then two that fall back, then an encoder-decoder."""
-    torch.manual_seed(5)
-    more = {"n_layer": 2, "n_head": 4}
-    made: dict[str, Any] = {
-        "llama": lambda: llama(vocab_size=VOCABULARY, max_position_embeddings=128, initializer_range=0.2),
-        "gpt2": lambda: transformers.GPT2LMHeadModel(
-            transformers.GPT2Config(vocab_size=VOCABULARY, n_embd=32, n_positions=128, initializer_range=0.2, **more)
-        ),
-        "bloom": lambda: transformers.BloomForCausalLM(transformers.BloomConfig(**SIZES, **more)),
-        "mamba": lambda: transformers.MambaForCausalLM(
-            transformers.MambaConfig(**SIZES, num_hidden_layers=2, state_size=4)
-        ),
-        "t5": lambda: transformers.T5ForConditionalGeneration(
-            transformers.T5Config(
-                vocab_size=VOCABULARY,
-                d_model=32,
-                d_kv=8,
-                d_ff=64,
-                num_layers=2,
-                num_heads=4,
-                decoder_start_token_id=PAD,
-            )
-        ),
-    }
-    found = made[name]().eval()
-    found.generation_config.eos_token_id = None
-    found.generation_config.bos_token_id = None
-    return found
+    return t5() if name == "t5" else causal(name)
 
 
 def engine(name: str, **bounds: int) -> Any:
     kind = Seq2SeqEngine if name == "t5" else CausalEngine
     return kind(model(name), PAD, **bounds)
-
-
-def prompts_of(lengths: list[int], shared: int) -> list[list[int]]:
-    generator = np.random.default_rng(shared)
-    prefix = generator.integers(2, VOCABULARY, shared).tolist()
-    return [prefix + generator.integers(2, VOCABULARY, length).tolist() for length in lengths]
 
 
 @torch.inference_mode()

@@ -42,18 +42,6 @@ def agree(given: Given, drawn: Case) -> None:
         assert float(losses[cell]) == pytest.approx(float(loss), rel=1e-12)
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.4])
-@pytest.mark.parametrize("classes", [2, 3, 5])
-@pytest.mark.parametrize("inner_steps", [1, 2, 3])
-@pytest.mark.parametrize("name", LEARNERS)
-def test_gradients_are_those_of_the_definition(name: str, inner_steps: int, classes: int, dropout: float) -> None:
-    queries = 0 if name.startswith("reptile") else 3
-    agree(
-        given_of(name, inner_steps=inner_steps),
-        case(classes=classes, queries=queries, dropout=dropout, seed=inner_steps),
-    )
-
-
 @settings(max_examples=40, deadline=None)
 @given(
     name=st.sampled_from(LEARNERS),
@@ -89,37 +77,3 @@ def test_the_reference_is_the_derivative_of_the_loss() -> None:
 
     slope = sum(float((gradient[name] * direction[name]).sum()) for name in weights)
     assert slope == pytest.approx((loss(1e-6) - loss(-1e-6)) / 2e-6, rel=1e-6)
-
-
-@pytest.mark.parametrize("inner_steps", [1, 3])
-def test_first_order_is_exact_where_the_inner_loop_stands_still(inner_steps: int) -> None:
-    gradients = []
-    for name in ("maml", "fomaml"):
-        drawn = case()
-        given = Given(learner=name, inner_learning_rate=0.0, inner_steps=inner_steps)
-        learner_of(given).differentiate(drawn.stack, drawn.x, drawn.labels)
-        gradients.append(torch.cat([drawn.stack.g1.flatten(), drawn.stack.g2.flatten()]))
-    torch.testing.assert_close(*gradients, rtol=1e-13, atol=1e-15)
-
-
-def test_first_order_differs_where_it_moves() -> None:
-    gradients = []
-    for name in ("maml", "fomaml"):
-        drawn = case()
-        learner_of(Given(learner=name)).differentiate(drawn.stack, drawn.x, drawn.labels)
-        gradients.append(drawn.stack.g1)
-    assert float((gradients[0] - gradients[1]).abs().max() / gradients[0].abs().max()) > 0.01
-
-
-def test_first_order_gradient_is_that_of_reptile_in_the_next_step() -> None:
-    """With one support set for queries too, two steps of SGD move by the first gradient and then by FOMAML's."""
-    two, one = (case(queries=0, seed=3) for _ in range(2))
-    rate = 0.3
-    for drawn, steps in ((two, 2), (one, 1)):
-        given = Given(learner="reptile", inner_steps=steps, inner_learning_rate=rate)
-        learner_of(given).differentiate(drawn.stack, drawn.x, drawn.labels)
-    drawn = case(queries=0, seed=3)
-    twice = [torch.cat([tensor, tensor], 2) for tensor in (drawn.x, drawn.labels)]
-    learner_of(Given(learner="fomaml", inner_learning_rate=rate)).differentiate(drawn.stack, *twice)
-    torch.testing.assert_close((two.stack.g1 - one.stack.g1) / rate, drawn.stack.g1, rtol=1e-9, atol=1e-13)
-    torch.testing.assert_close((two.stack.g2 - one.stack.g2) / rate, drawn.stack.g2, rtol=1e-9, atol=1e-13)

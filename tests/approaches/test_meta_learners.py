@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from itertools import permutations
 
 import meta_learning_reference as reference
 import numpy as np
@@ -74,15 +72,6 @@ def test_a_step_is_that_of_torch_optim_with_the_gradient_of_the_definition(name:
         torch.testing.assert_close(drawn.stack.w2[cell], own["w2"], rtol=1e-7, atol=1e-9)
 
 
-@by_name
-def test_the_loss_falls(name: str) -> None:
-    given = SETTINGS[name]
-    drawn, learner = drawn_for(given), learner_of(replace(given, meta_learning_rate=0.03))
-    losses = [learner.step(drawn.stack, drawn.x, drawn.labels) for _ in range(60)]
-    assert losses[0].shape == (2,)
-    assert bool((losses[-1] < losses[0] - 0.02).all())
-
-
 @pytest.mark.parametrize("classes", [2, 4])
 @by_name
 def test_adaptation_is_that_of_the_definition(name: str, classes: int) -> None:
@@ -130,29 +119,6 @@ def test_one_expanded_test_set_serves_all_cells() -> None:
     )
 
 
-@by_name
-def test_a_cell_alone_and_among_others(name: str) -> None:
-    """Weights differ by rounding at most (by nothing, with one thread, on the CPUs seen); predictions do not differ."""
-    given = SETTINGS[name]
-    with one_thread():
-        many = paper_sized(given, cells=5)
-        alone = [many.cell(cell) for cell in range(5)]
-        x_s, labels, x = unseen(many)
-        learner = learner_of(given)
-        for _ in range(10):
-            learner.step(many.stack, many.x, many.labels)
-        together = learner.adapted_logits(many.stack, x_s, labels, x)
-        for cell, own in enumerate(alone):
-            single = learner_of(given)
-            for _ in range(10):
-                single.step(own.stack, own.x, own.labels)
-            torch.testing.assert_close(many.stack.w1[cell], own.stack.w1[0], rtol=1e-5, atol=1e-6)
-            torch.testing.assert_close(many.stack.w2[cell], own.stack.w2[0], rtol=1e-5, atol=1e-6)
-            piece = slice(cell, cell + 1)
-            logits = single.adapted_logits(own.stack, x_s[piece], labels[piece], x[piece])
-            assert torch.equal(logits.argmax(2)[0], together.argmax(2)[cell])
-
-
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e30])
 @by_name
 def test_a_cell_that_diverges_leaves_the_others_as_they_are(name: str, bad: float) -> None:
@@ -172,34 +138,6 @@ def test_a_cell_that_diverges_leaves_the_others_as_they_are(name: str, bad: floa
     assert bool(torch.isfinite(results[0][0]).all())
     if not np.isfinite(bad):
         assert not bool(torch.isfinite(results[1][0][1, -1]))
-
-
-@by_name
-def test_the_order_of_the_tasks_of_a_step_matters_by_rounding_only(name: str) -> None:
-    given = SETTINGS[name]
-    gradients = []
-    for order in permutations(range(3)):
-        drawn, chosen = drawn_for(given), list(order)
-        learner_of(given).differentiate(drawn.stack, drawn.x[:, chosen].contiguous(), drawn.labels[:, chosen])
-        gradients.append((drawn.stack.g1, drawn.stack.g2))
-    for other in gradients[1:]:
-        torch.testing.assert_close(other, gradients[0], rtol=1e-10, atol=1e-13)
-
-
-@by_name
-def test_cells_that_go_on_alone_go_on_as_before(name: str) -> None:
-    given = SETTINGS[name]
-    with one_thread():
-        many, learner = paper_sized(given, cells=4), learner_of(given)
-        for _ in range(3):
-            learner.step(many.stack, many.x, many.labels)
-        some = many.stack.select([3, 1])
-        for _ in range(3):
-            learner.step(many.stack, many.x, many.labels)
-        for _ in range(3):
-            learner.step(some, many.x[[3, 1]], many.labels[[3, 1]])
-    torch.testing.assert_close(some.w1, many.stack.w1[[3, 1]], rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(some.w2, many.stack.w2[[3, 1]], rtol=1e-5, atol=1e-6)
 
 
 def test_buffers_hold_nothing_of_an_earlier_step() -> None:
@@ -224,22 +162,6 @@ def test_a_stack_copies_what_it_is_given() -> None:
     part = stack.select(np.array([0]))
     part.w1.fill_(7)
     assert float(stack.w1.max()) == 1
-
-
-@pytest.mark.parametrize(("first", "second"), [((2, 5, 3), (2, 4, 2)), ((1, 64, 1), (1, 2, 2)), ((7, 1, 1), (7, 2, 3))])
-def test_adam_is_that_of_torch(first: tuple[int, ...], second: tuple[int, ...]) -> None:
-    generator = torch.Generator().manual_seed(0)
-    stack = Stack(*(torch.randn(shape, dtype=torch.float64, generator=generator) for shape in (first, second)))
-    theirs = [layer.clone().requires_grad_() for layer in (stack.w1, stack.w2)]
-    optimizer = torch.optim.Adam(theirs, lr=0.1)
-    for _ in range(6):
-        for layer, gradient in zip(theirs, (stack.g1, stack.g2), strict=True):
-            gradient.normal_(generator=generator)
-            layer.grad = gradient.clone()
-        stack.descend("adam", 0.1)
-        optimizer.step()
-    for own, layer in zip((stack.w1, stack.w2), theirs, strict=True):
-        torch.testing.assert_close(own, layer.detach(), rtol=1e-10, atol=1e-12)
 
 
 def test_adam_has_no_weight_decay() -> None:
