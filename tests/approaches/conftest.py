@@ -40,6 +40,31 @@ def seq2seq(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     return encoder_decoder(tmp_path_factory.mktemp("seq2seq"))
 
 
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Save models to be fine-tuned, which sessions read only."""
+    from finetuning_models import model_folders
+
+    return model_folders(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="session")
+def cache() -> Path:
+    """Give the cache of this run of the tests: head and meta-learners read the features of the same texts."""
+    from mlflow_l3d.paths import cache_folder
+
+    return cache_folder()
+
+
+@pytest.fixture
+def alone() -> Iterator[None]:
+    """Compute with one thread, as sessions of stacked cells do."""
+    from mlflow_l3d.approaches.numerics import one_thread
+
+    with one_thread():
+        yield
+
+
 @pytest.fixture
 def kept_store(migrated_store: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Keep a store in the cache; ours is made from an empty one, so that its migrations are not waited for."""

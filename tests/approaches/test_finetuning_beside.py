@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
 import pytest
 import torch
 from finetuning_helpers import cell, handmade_task, run, spent
-from finetuning_models import choice_task, model_folders, regression_task, session_of
+from finetuning_models import choice_task, regression_task, session_of
 from refusals import refusal
 
-from mlflow_l3d.approaches.device_draws import counted, kept, mixed, places
+from mlflow_l3d.approaches.device_draws import counted, places
 from mlflow_l3d.approaches.finetuning.lora import CountedDropout, Keys
 from mlflow_l3d.errors import L3DError
 
@@ -19,11 +18,6 @@ SETTINGS = {"num_labelled": 20, "test_size": 8}
 TASKS = {make.__name__: make(100, **SETTINGS) for make in (handmade_task, regression_task, choice_task)}
 TASK = TASKS["handmade_task"]
 LORA = {"trainable": "lora", "learning_rate": 1e-2, "max_length": 96, "lora_r": 4, "lora_dropout": 0.3}
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    return model_folders(tmp_path_factory.mktemp("models"))
 
 
 def same(found, expected):
@@ -176,21 +170,6 @@ def test_bits_by_counter_are_those_of_splitmix64():
             assert number % 2**64 == expected
     # The first number of seed 0 that the literature prints.
     assert counted(torch.tensor([0]), places(1, "cpu")).item() % 2**64 == 0xE220A8397B1DCDAF
-
-
-@pytest.mark.parametrize("probability", [0.0, 0.1, 0.5, 0.9])
-def test_a_share_is_dropped_and_the_mean_stays(probability):
-    left, factor = kept(counted(mixed(torch.arange(64)), places(4096, "cpu")), probability)
-    share = left.double().mean().item()
-    noise = 5 / np.sqrt(left.numel())
-    assert share == pytest.approx(1 - probability, abs=noise * np.sqrt(probability * (1 - probability)) + 1e-5)
-    assert (1 - probability) * factor == pytest.approx(1, abs=1e-4)
-    # Neighbours, and the same place in two streams, know nothing of each other.
-    centred = left.double() - share
-    for lag in (1, 2, 3, 4, 64) if probability else ():
-        assert abs(float((centred[:, lag:] * centred[:, :-lag]).mean())) < noise * share * probability
-    if probability:
-        assert abs(float((centred[1:] * centred[:-1]).mean())) < noise * share * probability
 
 
 def test_dropout_knows_its_example_and_its_place_alone():

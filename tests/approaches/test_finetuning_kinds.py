@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -64,11 +65,11 @@ def test_every_kind_is_learned_by_every_model(name, model, folders, tmp_path) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["regression", "multiple_choice"])
-@pytest.mark.parametrize("model", ["encoder", "decoder"])
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [("classification", "encoder"), *product(("regression", "multiple_choice"), ("encoder", "decoder"))],
+)
 def test_the_contract_of_an_approach(name, model, folders, tmp_path) -> None:
-    from mlflow_l3d.approaches.finetuning import Finetuning
-
     task = replace(TASKS[name], settings=SplitSettings(num_labelled=10, test_size=8))
     given = {"trainable": "full", "epochs": 1, "max_length": 48, "learning_rate": 1e-2, "dropout": 0.3}
     check_approach(Finetuning(), task, hyperparameters=given, model=folders[model], cache=tmp_path, configurations=1)

@@ -8,13 +8,7 @@ import torch
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.finetuning.head import Head
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
-from mlflow_l3d.approaches.finetuning.training import (
-    DivergedError,
-    Progress,
-    batch_order,
-    learning_rates,
-    validate,
-)
+from mlflow_l3d.approaches.finetuning.training import DivergedError, Progress, batch_order, learning_rates, validate
 from mlflow_l3d.approaches.stack import dropout_factors, initial_head
 from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.tasks.settings import Split

@@ -150,8 +150,7 @@ def test_batch_calibration_takes_away_what_all_texts_share() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "resolved"),
-    [({}, "batch"), ({"selection": "similarity"}, "batch"), ({"decision": "generate"}, "none")],
+    ("given", "resolved"), [({}, "batch"), ({"selection": "similarity"}, "batch"), ({"decision": "generate"}, "none")]
 )
 def test_which_calibration_auto_is(given: dict[str, Any], resolved: str) -> None:
     assert complete(**given)["calibration"] == resolved

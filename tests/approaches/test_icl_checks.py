@@ -214,18 +214,10 @@ def test_a_mistake_leaves_a_failed_parent_and_no_cells(
     model: str, tmp_path: Path, migrated_store: Path, mistake: str, line: str
 ) -> None:
     place = sqlite_place(migrated_store, tmp_path)
-    sizes = {"investigation_runs": 2, "mitigation_runs": 2, "golden_runs": 2, "num_labelled": 20, "test_size": 6}
-    assert refusal(
-        place.investigate,
-        approach="icl",
-        task="rotten_tomatoes",
-        model=model,
-        metric="f1_macro",
-        factor="data_order",
-        hyperparameters=f"chat=none,{mistake}",
-        device="cpu",
-        **sizes,
-    ).startswith(line)
+    given = {"investigation_runs": 2, "mitigation_runs": 2, "golden_runs": 2, "num_labelled": 20, "test_size": 6}
+    given |= {"approach": "icl", "task": "rotten_tomatoes", "metric": "f1_macro", "factor": "data_order"}
+    given |= {"model": model, "hyperparameters": f"chat=none,{mistake}", "device": "cpu"}
+    assert refusal(place.investigate, **given).startswith(line)
     assert [run.info.status for run in place.runs()] == ["FAILED"]
 
 

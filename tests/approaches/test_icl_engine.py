@@ -294,20 +294,6 @@ def test_what_a_model_came_with_does_not_move_what_it_writes(name: str) -> None:
         model.generation_config = own
 
 
-@settings(max_examples=10, deadline=None)
-@given(
-    lengths=st.lists(st.integers(1, 20), min_size=1, max_size=5),
-    shared=st.integers(0, 25),
-    new=st.integers(1, 10),
-    stop=st.sets(st.integers(0, VOCABULARY - 1), max_size=12),
-)
-def test_generation_for_any_lengths(lengths: list[int], shared: int, new: int, stop: set[int]) -> None:
-    model = causal("llama")
-    prompts = prompts_of(lengths, shared, seed=new)
-    expected = [plain_generate(model, prompt, new, stop) for prompt in prompts]
-    assert CausalEngine(model, PAD, batch_tokens=40).generate(prompts, new, stop) == expected
-
-
 # Encoder-decoder models
 
 
@@ -326,17 +312,6 @@ def test_encoder_decoder_equals_plain(gated: bool) -> None:
     stop = {1, free[0][1]}
     stopped = [plain_generate(model, prompt, 8, stop) for prompt in prompts]
     assert Seq2SeqEngine(model, PAD, batch_size=4).generate(prompts, 8, stop) == stopped
-
-
-@settings(max_examples=8, deadline=None)
-@given(
-    lengths=st.lists(st.integers(1, 30), min_size=1, max_size=5),
-    answers=st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=4), min_size=1, max_size=14),
-)
-def test_encoder_decoder_for_any_lengths(lengths: list[int], answers: list[list[int]]) -> None:
-    prompts = prompts_of(lengths, 0)
-    found = Seq2SeqEngine(t5(), PAD, batch_tokens=60).score(prompts, answers)
-    np.testing.assert_allclose(found, plain_scores(t5(), prompts, answers), atol=TOLERANCE, rtol=0)
 
 
 def test_an_encoder_decoder_with_absolute_positions() -> None:

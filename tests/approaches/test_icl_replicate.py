@@ -128,16 +128,9 @@ def test_a_server_that_answers_otherwise_under_load(changing):
 
 def keys(server: Server, cache: Path, cells: list[Any], **given: Any) -> list[int]:
     """Return how many requests each cell sends."""
-    job = Job(
-        APPROACH,
-        handmade_task(40, num_labelled=20, test_size=ROWS),
-        complete(
-            **{"base_url": server.url, "shots": 1, "decision": "generate", **given}, verbaliser="negative;positive"
-        ),
-        "openai:tiny",
-        "cpu",
-        cache,
-    )
+    settings = {"base_url": server.url, "shots": 1, "decision": "generate", "verbaliser": "negative;positive", **given}
+    task = handmade_task(40, num_labelled=20, test_size=ROWS)
+    job = Job(APPROACH, task, complete(**settings), "openai:tiny", "cpu", cache)
     return [outcome.metrics["requests_sent"] for outcome in InlineExecutor(job=job).run(cells)]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -168,55 +167,6 @@ def test_engines_draw_what_a_loop_of_forwards_draws(name: str) -> None:
     assert free != engine(name).generate(prompts, 6, ())
     for bounds in ({}, {"batch_size": 3}, {"batch_tokens": 10}):
         assert engine(name, **bounds).generate(prompts, 6, stop, sampling=drawn) == stopped
-
-
-def test_packed_and_fallback_draw_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    prompts = prompts_of([2, 5, 5, 1], shared=6)
-    drawn = Sampling(0.8, token_draws(4, 4, 12))
-    packed = engine("llama").generate(prompts, 12, {3}, sampling=drawn)
-    fallback = engine("llama")
-    monkeypatch.setattr(fallback, "_packed", lambda longest: None)
-    assert fallback.generate(prompts, 12, {3}, sampling=drawn) == packed
-
-
-@pytest.mark.parametrize("name", ["llama", "bloom", "t5"])
-def test_a_text_keeps_its_draws_in_any_company(name: str) -> None:
-    prompts = prompts_of([4, 1, 6, 4, 4], shared=5)
-    uniforms = token_draws(8, 5, 6)
-    found = engine(name).generate(prompts, 6, {1}, sampling=Sampling(1.0, uniforms))
-    order = [3, 0, 4, 2]
-    moved = engine(name).generate([prompts[item] for item in order], 6, {1}, sampling=Sampling(1.0, uniforms[order]))
-    assert moved == [found[item] for item in order]
-
-
-@pytest.mark.parametrize("name", ["llama", "bloom", "t5"])
-def test_a_tiny_temperature_is_greedy(name: str) -> None:
-    prompts = prompts_of([1, 7, 3], shared=4)
-    drawn = Sampling(1e-6, token_draws(1, 3, 6))
-    assert engine(name).generate(prompts, 6, {1}, sampling=drawn) == engine(name).generate(prompts, 6, {1})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["llama", "bloom", "t5"])
-def test_two_tokens_have_the_models_joint_distribution(name: str) -> None:
-    from scipy.stats import chisquare
-
-    count, temperature, prompt = 3000, 1.1, [5, 9, 3, 12]
-    drawn = Sampling(temperature, token_draws(21, count, 2))
-    # Equal prompts: only their numbers tell them apart.
-    texts = engine(name, batch_tokens=4096).generate([prompt] * count, 2, (), sampling=drawn)
-    seen = Counter(map(tuple, texts))
-    observed, expected = [], []
-    for first, share in enumerate(shares(name, prompt, [], temperature)):
-        if share > 0.01:
-            for second, behind in enumerate(shares(name, prompt, [first], temperature)):
-                if count * share * behind >= 8:
-                    observed.append(seen[first, second])
-                    expected.append(count * share * behind)
-    assert len(expected) >= 20
-    observed.append(count - sum(observed))
-    expected.append(count - sum(expected))
-    assert chisquare(observed, expected).pvalue > 0.01
 
 
 @pytest.mark.parametrize("name", ["llama", "bloom", "t5"])

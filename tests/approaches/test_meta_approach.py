@@ -20,7 +20,6 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.outcomes import finished
 from mlflow_l3d.metrics.classification import f1_macro
-from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import Split, SplitSettings
 from mlflow_l3d.testing.approaches import check_approach
@@ -48,12 +47,6 @@ def three_classes(n=120, **settings):
 
 
 cell, prepare = partial(golden, APPROACH.factors), partial(opened, APPROACH)
-
-
-@pytest.fixture(scope="module")
-def cache():
-    """Give the cache of this run of the tests: head and meta-learners read the features of the same texts."""
-    return cache_folder()
 
 
 # What it says of itself.
@@ -110,10 +103,7 @@ def test_bad_values_name_the_way_out(given, line):
     ("given", "line"),
     [
         # 40 labelled examples are 16 for training and 4 for validation in each class.
-        (
-            small(shots=14),
-            "shots=14: class 'good' has 16 labelled examples to take them and 3 queries from.",
-        ),
+        (small(shots=14), "shots=14: class 'good' has 16 labelled examples to take them and 3 queries from."),
         (small(shots=14), "Use at most 13, or raise num_labelled."),
         (small(queries=16), "Use fewer shots and queries, or raise num_labelled."),
         (small("reptile", shots=17), "shots=17: class 'good' has 16 labelled examples to take them from."),

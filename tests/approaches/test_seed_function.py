@@ -102,10 +102,7 @@ def by_same_file(seed):
 
 @pytest.mark.parametrize(
     ("function", "most", "why"),
-    [
-        (by_file, 20_000, "best.txt changed while the function ran"),
-        (by_same_file, 1, "more than 1 files, too many"),
-    ],
+    [(by_file, 20_000, "best.txt changed while the function ran"), (by_same_file, 1, "more than 1 files, too many")],
 )
 def test_runs_of_a_function_that_writes_into_the_folder_follow_one_another(
     function, most, why, tmp_path, monkeypatch, caplog
