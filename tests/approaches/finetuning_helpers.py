@@ -22,12 +22,7 @@ from mlflow_l3d.tasks.sources.packaged import rotten_tomatoes
 def train_heads(heads, features, labels, recipe, device):
     """Return the test logits of heads that are trained on these features and labels, or how they diverged."""
     session = object.__new__(HeadSession)
-    session.task, session.features, session.recipe, session.device = (
-        SimpleNamespace(labels=labels),
-        features,
-        recipe,
-        device,
-    )
+    vars(session).update(task=SimpleNamespace(labels=labels), features=features, recipe=recipe, device=device)
     return session.trained(heads)
 
 

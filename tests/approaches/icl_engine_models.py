@@ -28,6 +28,13 @@ SMALL = {
 }
 
 
+TINY = {name: SMALL[name] for name in ("vocab_size", "hidden_size", "initializer_range")}
+HEADS = {"num_hidden_layers": 2, "num_attention_heads": 4}
+LONG_ROPE = {"rope_type": "longrope", "rope_theta": 100.0, "short_factor": [1.0] * 4, "long_factor": [3.0] * 4}
+LONG_ROPE |= {"original_max_position_embeddings": 9}
+LOCAL = [[["global", "local"], 1]]
+
+
 def _gpt2(**more: Any) -> Any:
     return transformers.GPT2Config(
         vocab_size=VOCABULARY, n_embd=32, n_layer=2, n_head=4, n_positions=256, initializer_range=0.3, **more
@@ -44,49 +51,20 @@ CAUSAL = {
     ),
     "mistral_wide_window": lambda: transformers.MistralConfig(**SMALL, sliding_window=128),
     "mistral_narrow_window": lambda: transformers.MistralConfig(**SMALL, sliding_window=WINDOW),
-    "llama_longrope": lambda: transformers.LlamaConfig(
-        **SMALL,
-        rope_parameters={
-            "rope_type": "longrope",
-            "rope_theta": 100.0,
-            "short_factor": [1.0] * 4,
-            "long_factor": [3.0] * 4,
-            "original_max_position_embeddings": 9,
-        },
-    ),
+    "llama_longrope": lambda: transformers.LlamaConfig(**SMALL, rope_parameters=LONG_ROPE),
     "opt": lambda: transformers.OPTConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=32,
-        ffn_dim=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        word_embed_proj_dim=32,
-        max_position_embeddings=256,
-        init_std=0.3,
+        **TINY, **HEADS, ffn_dim=64, word_embed_proj_dim=32, max_position_embeddings=256, init_std=0.3
     ),
     "gemma2_wide_window": lambda: transformers.Gemma2Config(**SMALL, head_dim=8, sliding_window=128),
     "gemma2_narrow_window": lambda: transformers.Gemma2Config(**SMALL, head_dim=8, sliding_window=WINDOW),
     "mixtral": lambda: transformers.MixtralConfig(**SMALL, num_local_experts=2),
     "gpt_neo": lambda: transformers.GPTNeoConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=32,
-        num_layers=2,
-        num_heads=4,
-        attention_types=[[["global", "local"], 1]],
-        window_size=WINDOW,
-        max_position_embeddings=256,
-        initializer_range=0.3,
+        **TINY, num_layers=2, num_heads=4, attention_types=LOCAL, window_size=WINDOW, max_position_embeddings=256
     ),
-    "bloom": lambda: transformers.BloomConfig(
-        vocab_size=VOCABULARY, hidden_size=32, n_layer=2, n_head=4, initializer_range=0.3
-    ),
-    "mpt": lambda: transformers.MptConfig(
-        vocab_size=VOCABULARY, d_model=32, n_layers=2, n_heads=4, max_seq_len=256, initializer_range=0.3
-    ),
+    "bloom": lambda: transformers.BloomConfig(**TINY, n_layer=2, n_head=4),
+    "mpt": lambda: transformers.MptConfig(**TINY, d_model=32, n_layers=2, n_heads=4, max_seq_len=256),
     "llama_stray_window": lambda: transformers.LlamaConfig(**SMALL, sliding_window=WINDOW),
-    "mamba": lambda: transformers.MambaConfig(
-        vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, state_size=4, initializer_range=0.3
-    ),
+    "mamba": lambda: transformers.MambaConfig(**TINY, num_hidden_layers=2, state_size=4),
 }
 
 

@@ -36,6 +36,15 @@ class Watcher:
         return [scores[name] for _, scores in self.seen[key]]
 
 
+def watched_run(session, ends, *cells):
+    """Run cells that a watcher is told of; return the watcher and their outcomes."""
+    session.on_epoch_end = watcher = Watcher(ends)
+    try:
+        return watcher, run(session, *cells)
+    finally:
+        session.on_epoch_end = None
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.integers(2, 5), st.integers(1, 40), st.integers(0, 2**32))
 def test_scores_are_those_of_the_analysis(classes: int, n: int, seed: int) -> None:
@@ -75,11 +84,7 @@ def session(request, tmp_path_factory):
 @pytest.mark.slow
 def test_a_cell_that_is_told_to_end_ends_alone(session) -> None:
     whole = run(session, cell(0), cell(1))
-    session.on_epoch_end = watcher = Watcher({whole[0].key: 2})
-    try:
-        ended, other = run(session, cell(0), cell(1))
-    finally:
-        session.on_epoch_end = None
+    watcher, (ended, other) = watched_run(session, {whole[0].key: 2}, cell(0), cell(1))
     assert len(ended.curves["train_loss"]) == len(watcher.seen[ended.key]) == 2
     assert ended.curves["validation_f1_macro"] == list(whole[0].curves["validation_f1_macro"][:2])
     assert ended.metrics["best_epoch"] <= 2
@@ -102,11 +107,7 @@ def meta_session(request, tmp_path_factory):
 def test_a_watched_learner_is_adapted_after_every_epoch_and_trains_as_before(meta_session) -> None:
     cells = [golden(MetaLearning.factors, number) for number in range(3)]
     unwatched = run(meta_session, *cells)
-    meta_session.on_epoch_end = watcher = Watcher({cells[1].key: 2})
-    try:
-        watched = run(meta_session, *cells)
-    finally:
-        meta_session.on_epoch_end = None
+    watcher, watched = watched_run(meta_session, {cells[1].key: 2}, *cells)
     for number in (0, 2):
         assert content(watched[number]).predictions == content(unwatched[number]).predictions
         assert watched[number].scores == pytest.approx(unwatched[number].scores, abs=1e-5)
@@ -123,11 +124,7 @@ def test_a_watched_learner_is_adapted_after_every_epoch_and_trains_as_before(met
 
 def test_a_learner_that_is_told_to_end_is_what_one_of_fewer_epochs_is(meta_session) -> None:
     ended = golden(MetaLearning.factors)
-    meta_session.on_epoch_end = Watcher({ended.key: 3})
-    try:
-        (cut,) = run(meta_session, ended)
-    finally:
-        meta_session.on_epoch_end = None
+    _, (cut,) = watched_run(meta_session, {ended.key: 3}, ended)
     recipe = meta_session.recipe
     meta_session.recipe = replace(recipe, epochs=3)
     try:

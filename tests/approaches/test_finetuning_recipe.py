@@ -82,20 +82,9 @@ def test_the_head_has_the_dropout_of_the_model_unless_it_is_given():
 
 
 def test_keys_of_older_cells_stay_as_they_are():
-    older = {
-        "trainable": "full",
-        "learning_rate": 1e-5,
-        "epochs": 5,
-        "batch_size": 8,
-        "warmup_share": 0.1,
-        "weight_decay": 0.01,
-        "dropout": 0.1,
-        "early_stopping_metric": "f1_macro",
-        "early_stopping_patience": 3,
-        "max_length": 128,
-        "pooling": "mean",
-        "hidden_units": 128,
-    }
+    older = {"trainable": "full", "learning_rate": 1e-5, "epochs": 5, "batch_size": 8, "warmup_share": 0.1}
+    older |= {"weight_decay": 0.01, "dropout": 0.1, "early_stopping_metric": "f1_macro", "early_stopping_patience": 3}
+    older |= {"max_length": 128, "pooling": "mean", "hidden_units": 128}
     completed = APPROACH.complete(resolve_hyperparameters(APPROACH, {"trainable": "full"}))
     assert APPROACH.identity(completed) == older
     assert APPROACH.identity({**completed, "selection": "last"}) == {**older, "selection": "last"}

@@ -245,13 +245,8 @@ def trainer(seed):
     sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     config = BertConfig(vocab_size=40, id2label={0: "neg", 1: "pos"}, **sizes)
     examples = [{"input_ids": torch.arange(place % 9, place % 9 + 6), "labels": place % 2} for place in range(30)]
-    quiet = {
-        "report_to": "none",
-        "save_strategy": "no",
-        "logging_strategy": "no",
-        "disable_tqdm": True,
-        "use_cpu": True,
-    }
+    quiet = {"report_to": "none", "save_strategy": "no", "logging_strategy": "no", "disable_tqdm": True}
+    quiet |= {"use_cpu": True}
     arguments = TrainingArguments("unused", num_train_epochs=1, learning_rate=0.01, **quiet)
     return Trainer(
         BertForSequenceClassification(config), arguments, train_dataset=examples[:16], eval_dataset=examples[16:]
