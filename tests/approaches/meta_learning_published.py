@@ -115,7 +115,7 @@ def add_gradient(
 ) -> torch.Tensor:
     """Add the share of a task to the gradients of a network, and return its loss; `base` is as in :func:`train`."""
     settings = {"base": base[0], "learning_rate": base[1], "steps": base[2], "first_order": learner == "fomaml"}
-    return _ADD[learner](network, task, share, **settings)
+    return _ADD[learner](network, task, share, **settings).detach()
 
 
 def train(
