@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import ssl
 import sys
 from collections.abc import Iterator
+from functools import cache as cached
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,8 +83,17 @@ def kept_store(migrated_store: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_f
     exec(store._MAKE, {})
 
 
+_context = cached(ssl.create_default_context)
+
+
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def certificates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let clients share what they read of certificates, which takes a fiftieth of a second."""
+    monkeypatch.setattr(ssl, "create_default_context", _context)
+
+
+@pytest.fixture
+def server(certificates: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """Start an endpoint; clients hardly wait before they try again."""
     pytest.importorskip("openai")
     from endpoint_server import Server

@@ -87,9 +87,10 @@ def plain(number, chosen, given):
     return losses, held_losses, logits[best]
 
 
-@pytest.mark.slow
 @BOTH
-@pytest.mark.parametrize("given", [{}, {"dropout": 0}, {"early_stopping_patience": 0}])
+@pytest.mark.parametrize(
+    "given", [{}, {"dropout": 0}, pytest.param({"early_stopping_patience": 0}, marks=pytest.mark.slow)]
+)
 def test_a_whole_training_is_that_of_plain_torch(given, labels):
     """The last batch is smaller (10 = 4 + 4 + 2); cells stop early, each in its own epoch; the best one comes back."""
     chosen = recipe(epochs=12, **{"early_stopping_patience": 1} | given)

@@ -31,7 +31,8 @@ from mlflow_l3d.studies.planning.run import plan
 from mlflow_l3d.studies.seeds.numbers.compared import answer_changes
 from mlflow_l3d.studies.seeds.run import SeedsRun, plan_replicate, replicate
 
-pytestmark = pytest.mark.skipif(find_spec("openai") is None, reason="openai is not installed")
+NEEDED = pytest.mark.skipif(find_spec("openai") is None, reason="openai is not installed")
+pytestmark = [NEEDED, pytest.mark.usefixtures("certificates")]
 ROWS, REPEATS = 6, 7
 
 

@@ -153,8 +153,9 @@ def test_slices_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 # The engines
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["llama", "gpt2", "bloom", "mamba", "t5"])
+@pytest.mark.parametrize(
+    "name", ["llama", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gpt2", "bloom", "mamba", "t5"))]
+)
 def test_engines_draw_what_a_loop_of_forwards_draws(name: str) -> None:
     prompts = prompts_of([1, 7, 3, 7, 12], shared=9)
     uniforms, temperature = token_draws(11, len(prompts), 6), 1.3
