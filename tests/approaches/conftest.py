@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import ssl
 import sys
 from collections.abc import Iterator
+from functools import cache as cached
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +42,31 @@ def seq2seq(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     return encoder_decoder(tmp_path_factory.mktemp("seq2seq"))
 
 
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Save models to be fine-tuned, which sessions read only."""
+    from finetuning_models import model_folders
+
+    return model_folders(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="session")
+def cache() -> Path:
+    """Give the cache of this run of the tests: head and meta-learners read the features of the same texts."""
+    from mlflow_l3d.paths import cache_folder
+
+    return cache_folder()
+
+
+@pytest.fixture
+def alone() -> Iterator[None]:
+    """Compute with one thread, as sessions of stacked cells do."""
+    from mlflow_l3d.approaches.numerics import one_thread
+
+    with one_thread():
+        yield
+
+
 @pytest.fixture
 def kept_store(migrated_store: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Keep a store in the cache; ours is made from an empty one, so that its migrations are not waited for."""
@@ -56,8 +83,17 @@ def kept_store(migrated_store: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_f
     exec(store._MAKE, {})
 
 
+_context = cached(ssl.create_default_context)
+
+
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def certificates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let clients share what they read of certificates, which takes a fiftieth of a second."""
+    monkeypatch.setattr(ssl, "create_default_context", _context)
+
+
+@pytest.fixture
+def server(certificates: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """Start an endpoint; clients hardly wait before they try again."""
     pytest.importorskip("openai")
     from endpoint_server import Server

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,7 @@ class Runner:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.expected = cache(lambda name: self.outcomes(WAYS[name], "cpu")[1])
 
     def model(self, name: str) -> str:
         """Return the folder of a model."""
@@ -59,9 +61,10 @@ class Runner:
         return counts, sorted(found, key=lambda outcome: outcome.key)
 
 
-def differences(runner: Runner, way: Way, expected: Sequence[Outcome]) -> tuple[Counts, list[str]]:
+def differences(runner: Runner, name: str) -> tuple[Counts, list[str]]:
     """Run a path on the device; return what happened there, and how its outcomes differ from those of the CPU."""
-    counts, found = runner.outcomes(way, NAME)
+    expected = runner.expected(name)
+    counts, found = runner.outcomes(WAYS[name], NAME)
     wrong = [f"{own.error}: {(own.traceback or '').splitlines()[-3:]}" for own in found if own.error]
     for own, other in zip(found, expected, strict=True):
         if own.error:

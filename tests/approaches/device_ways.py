@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from finetuning_helpers import handmade_task
+from finetuning_helpers import golden, handmade_task
 from finetuning_models import choice_task, regression_task, tiny_bert, tiny_llama
 from icl_tiny_models import byte_tokenizer, llama, save, t5
 
@@ -15,7 +15,6 @@ from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.icl import InContextLearning
 from mlflow_l3d.approaches.meta_learning import MetaLearning
 from mlflow_l3d.cells.cell import Cell
-from mlflow_l3d.cells.factors import configuration_seed
 from mlflow_l3d.tasks.base import Task
 
 MODELS: dict[str, Callable[[Path], object]] = {
@@ -89,6 +88,4 @@ WAYS: Mapping[str, Way] = {
 
 def golden_cell(approach: Approach, index: int) -> Cell:
     """Return a golden cell that puts every factor at one configuration."""
-    configurations = dict.fromkeys(approach.factors, index)
-    seeds = {factor: configuration_seed(7, factor, index) for factor in approach.factors}
-    return Cell("golden", None, None, None, index, configurations, seeds, f"{approach.name} {index}")
+    return golden(approach.factors, index)

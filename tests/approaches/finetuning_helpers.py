@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -22,12 +22,7 @@ from mlflow_l3d.tasks.sources.packaged import rotten_tomatoes
 def train_heads(heads, features, labels, recipe, device):
     """Return the test logits of heads that are trained on these features and labels, or how they diverged."""
     session = object.__new__(HeadSession)
-    session.task, session.features, session.recipe, session.device = (
-        SimpleNamespace(labels=labels),
-        features,
-        recipe,
-        device,
-    )
+    vars(session).update(task=SimpleNamespace(labels=labels), features=features, recipe=recipe, device=device)
     return session.trained(heads)
 
 
@@ -63,17 +58,27 @@ def short_reviews() -> Task:
     return Task("part", texts, whole.labels[kept], whole.class_names, whole.example_ids[kept])
 
 
-def cell(index: int = 0, **configurations: int) -> Cell:
+def golden(factors: Iterable[str], index: int = 0, **configurations: int) -> Cell:
     """Return a golden cell; a keyword puts one factor at another configuration."""
-    chosen = {factor: configurations.get(factor, index) for factor in Finetuning.factors}
+    chosen = {factor: configurations.get(factor, index) for factor in factors}
     seeds = {factor: configuration_seed(7, factor, number) for factor, number in chosen.items()}
     return Cell("golden", None, None, None, index, chosen, seeds, f"{sorted(chosen.items())}")
 
 
+def cell(index: int = 0, **configurations: int) -> Cell:
+    """Return a golden cell of fine-tuning."""
+    return golden(Finetuning.factors, index, **configurations)
+
+
+def opened(approach, task: Task, cache, model: str | None = None, **given):
+    """Return a session of an approach on the CPU."""
+    complete = approach.complete(resolve_hyperparameters(approach, given))
+    return approach.prepare(task, complete, model=model or approach.default_model, device="cpu", cache=cache)
+
+
 def prepare(task: Task, cache, **given):
-    approach = Finetuning()
-    hyperparameters = approach.complete(resolve_hyperparameters(approach, given))
-    return approach.prepare(task, hyperparameters, model=approach.default_model, device="cpu", cache=cache)
+    """Return a session of fine-tuning with the packaged encoder."""
+    return opened(Finetuning(), task, cache, **given)
 
 
 def run(session, *cells: Cell) -> list[Outcome]:
@@ -128,3 +133,15 @@ def check_generators(session, *cells: Cell) -> None:
         assert torch.get_num_threads() == threads
     assert torch.equal(torch.get_rng_state(), states[0])
     assert np.array_equal(np.random.get_state()[1], states[1])  # noqa: NPY002
+
+
+def spent(session, monkeypatch, fits):
+    """Let training steps run out of memory unless `fits` says of the model and the examples that they do not."""
+    forward = session._forward
+
+    def counting(inputs):
+        if session.model.training and not fits(session.model, len(inputs["input_ids"])):
+            raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB")
+        return forward(inputs)
+
+    monkeypatch.setattr(session, "_forward", counting)

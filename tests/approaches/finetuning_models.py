@@ -7,12 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from finetuning_helpers import THINGS, WORDS, handmade_task
+from finetuning_helpers import THINGS, WORDS, handmade_task, opened
 from icl_tiny_models import byte_tokenizer, llama, save
 from transformers import AutoTokenizer, BertConfig, BertModel, BertTokenizer, GPT2Config, GPT2Model
 
 from mlflow_l3d.approaches import models
-from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import SplitSettings
@@ -90,7 +89,4 @@ def own_parts(task: Task, validation: int, **settings) -> Task:
 
 def session_of(task: Task, model: str, cache: Path, **given):
     """Prepare a session; nothing is left at a slow default."""
-    approach = Finetuning()
-    chosen = {"trainable": "full", "epochs": 1, "max_length": 48, **given}
-    complete = approach.complete(resolve_hyperparameters(approach, chosen))
-    return approach.prepare(task, complete, model=model, device="cpu", cache=cache)
+    return opened(Finetuning(), task, cache, model, **{"trainable": "full", "epochs": 1, "max_length": 48, **given})

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from finetuning_helpers import handmade_task
+from finetuning_helpers import golden, handmade_task, opened
 from icl_tiny_models import byte_tokenizer, llama, save
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.icl import InContextLearning
 from mlflow_l3d.cells.cell import Cell, Outcome
-from mlflow_l3d.cells.factors import configuration_seed
 from mlflow_l3d.tasks.base import Task
 
 APPROACH = InContextLearning()
@@ -35,15 +34,12 @@ def complete(**given: Any) -> dict[str, Any]:
 
 
 def cell(index: int = 0, **configurations: int) -> Cell:
-    """Return a golden cell; a keyword puts one factor at another configuration."""
-    places = {factor: configurations.get(factor, index) for factor in APPROACH.factors}
-    seeds = {factor: configuration_seed(7, factor, number) for factor, number in places.items()}
-    return Cell("golden", None, None, None, index, places, seeds, f"{sorted(places.items())}")
+    """Return a golden cell of in-context learning."""
+    return golden(APPROACH.factors, index, **configurations)
 
 
 def prepared(model: str, cache: Path, task: Task | None = None, **given: Any) -> Any:
-    settings = complete(**{"shots": 1, "chat": "none", **given})
-    return APPROACH.prepare(task or small_task(), settings, model=model, device="cpu", cache=cache)
+    return opened(APPROACH, task or small_task(), cache, model, **{"shots": 1, "chat": "none", **given})
 
 
 def outcome(model: str, cache: Path, one: Cell | None = None, task: Task | None = None, **given: Any) -> Outcome:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import meta_learning_reference as reference
+import meta_learning_published as published
 import numpy as np
 import torch
 
@@ -24,6 +24,11 @@ class Given:
     inner_steps: int = 1
     adaptation_steps: int = 1
 
+    @property
+    def base(self) -> tuple[str, float, int]:
+        """Optimiser inside a task, its learning rate and its steps."""
+        return self.inner_optimizer, self.inner_learning_rate, self.inner_steps
+
 
 @dataclass(frozen=True)
 class Case:
@@ -42,14 +47,39 @@ class Case:
             self, stack=self.stack.select([index]), x=self.x[own].clone(), labels=self.labels[own].clone(), masks=masks
         )
 
-    def weights(self, index: int) -> dict[str, torch.Tensor]:
-        """One cell's weights for the reference."""
-        return {"w1": self.stack.w1[index].clone(), "w2": self.stack.w2[index].clone()}
+    def network(self, index: int) -> published.Network:
+        """One cell's weights as a plain network."""
+        return published.Network(self.stack.w1[index], self.stack.w2[index])
 
-    def tasks(self, index: int, support: int) -> list[reference.TaskSets]:
-        """One cell's tasks for the reference."""
-        masks = None if self.masks is None else self.masks[index]
-        return reference.tasks_of(self.x[index], self.labels[index], masks, support)
+    def tasks(self, index: int, support: int) -> list[published.TrainingTask]:
+        """One cell's tasks for a plain network: without the constant 1, factors of dropout behind the features."""
+        rows, labels = self.x[index, :, :, :-1], self.labels[index]
+        if self.masks is not None:
+            rows = torch.cat([rows, self.masks[index]], dim=2)
+        parts = slice(support), slice(support, None)
+        return [tuple((rows[task, part], labels[task, part]) for part in parts) for task in range(len(rows))]
+
+
+def weights_of(network: published.Network, gradients: bool = False) -> list[torch.Tensor]:
+    """Return both matrices of a network, or their gradients, with the bias as the last row."""
+    found = []
+    for layer in (network.dense, network.classifier):
+        pair = [part.grad if gradients else part.detach() for part in (layer.weight, layer.bias)]
+        weight, bias = (
+            torch.zeros_like(of) if part is None else part for part, of in zip(pair, layer.parameters(), strict=True)
+        )
+        found.append(torch.cat([weight.T, bias[None]]))
+    return found
+
+
+def plain_logits(given, network: published.Network, support: published.Examples, x: torch.Tensor) -> torch.Tensor:
+    """Return the logits of a plain network that is adapted to a support set."""
+    with torch.enable_grad():
+        if given.learner == "protonet":
+            return published.prototype_logits(network, support, x).detach()
+        steps = given.adaptation_steps
+        adapted = published.adapt(network, support, given.inner_optimizer, given.inner_learning_rate, steps)
+        return adapted(x).detach()
 
 
 def case(

@@ -30,8 +30,10 @@ class Network(torch.nn.Module):
         self.dense, self.classifier = (_linear(torch.as_tensor(matrix)) for matrix in (w1, w2))
 
     def embed(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the hidden layer."""
-        return relu(self.dense(x))
+        """Return the hidden layer; if rows have more columns than inputs, these are the factors of dropout."""
+        inputs = self.dense.in_features
+        hidden = relu(self.dense(x[:, :inputs]))
+        return hidden * x[:, inputs:] if x.shape[1] > inputs else hidden
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the logits."""
@@ -64,18 +66,21 @@ def adapt(network: Network, examples: Examples, optimizer: str, learning_rate: f
     return fast
 
 
-def _add_protonet(network: Network, task: TrainingTask, share: float, **_: object) -> None:
+def _add_protonet(network: Network, task: TrainingTask, share: float, **_: object) -> torch.Tensor:
     support, (x, labels) = task
-    (share * cross_entropy(prototype_logits(network, support, x), labels)).backward()
+    loss = cross_entropy(prototype_logits(network, support, x), labels)
+    (share * loss).backward()
+    return loss
 
 
 def _add_reptile(
     network: Network, task: TrainingTask, share: float, *, base: str, learning_rate: float, steps: int, **_: object
-) -> None:
+) -> torch.Tensor:
     fast = adapt(network, task[0], base, learning_rate, steps)
     for own, moved in zip(network.parameters(), fast.parameters(), strict=True):
         difference = share * (own.detach() - moved.detach())
         own.grad = difference if own.grad is None else own.grad + difference
+    return cross_entropy(network(task[0][0]), task[0][1])
 
 
 def _add_maml(
@@ -87,7 +92,7 @@ def _add_maml(
     steps: int,
     first_order: bool,
     **_: object,
-) -> None:
+) -> torch.Tensor:
     (x_s, labels_s), (x_q, labels_q) = task
     fast = dict(network.named_parameters())
     for _step in range(steps):
@@ -97,10 +102,20 @@ def _add_maml(
             name: weight - learning_rate * gradient
             for (name, weight), gradient in zip(fast.items(), gradients, strict=True)
         }
-    (share * cross_entropy(functional_call(network, fast, x_q), labels_q)).backward()
+    loss = cross_entropy(functional_call(network, fast, x_q), labels_q)
+    (share * loss).backward()
+    return loss
 
 
 _ADD: Final = {"protonet": _add_protonet, "maml": _add_maml, "fomaml": _add_maml, "reptile": _add_reptile}
+
+
+def add_gradient(
+    learner: str, network: Network, task: TrainingTask, share: float, base: tuple[str, float, int]
+) -> torch.Tensor:
+    """Add the share of a task to the gradients of a network, and return its loss; `base` is as in :func:`train`."""
+    settings = {"base": base[0], "learning_rate": base[1], "steps": base[2], "first_order": learner == "fomaml"}
+    return _ADD[learner](network, task, share, **settings).detach()
 
 
 def train(
@@ -128,11 +143,10 @@ def train(
         Optimiser inside a task, its learning rate and its steps.
     """
     optimizer = OPTIMIZERS[meta[0]](network.parameters(), lr=meta[1])
-    settings = {"base": base[0], "learning_rate": base[1], "steps": base[2], "first_order": learner == "fomaml"}
     for batch in batches:
         optimizer.zero_grad()
         for task in batch:
-            _ADD[learner](network, task, 1.0 if after == "task" else 1 / len(batch), **settings)
+            add_gradient(learner, network, task, 1.0 if after == "task" else 1 / len(batch), base)
             if after == "task":
                 optimizer.step()
                 optimizer.zero_grad()

@@ -1,9 +1,11 @@
 import pickle
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.command.written import warn_once
@@ -71,9 +73,7 @@ def test_a_function_keeps_the_contract(tmp_path):
 
 def test_class_scores_become_predictions():
     outcome = run(wrap(class_scores))
-    assert outcome.error is None
-    assert outcome.scores.shape == (12, 3)
-    assert outcome.scores.dtype == np.float32
+    assert (outcome.error, outcome.scores.shape, outcome.scores.dtype) == (None, (12, 3), np.float32)
     np.testing.assert_array_equal(outcome.predictions, outcome.scores.argmax(axis=1))
 
 
@@ -86,9 +86,7 @@ def test_labels_and_ids_are_those_of_the_split():
 
 
 def test_lists_and_unparsed_answers_are_welcome():
-    outcome = run(wrap(lambda task, split, seeds, _: [-1] * len(split.test)))
-    assert outcome.error is None
-    assert outcome.predictions.tolist() == [-1] * 12
+    assert run(wrap(lambda task, split, *_: [-1] * len(split.test))).predictions.tolist() == [-1] * 12
 
 
 def test_a_function_sees_the_seeds_that_it_declares():
@@ -102,22 +100,25 @@ def test_a_function_sees_the_seeds_that_it_declares():
     assert set(seen) == {"label_selection", "data_split", "data_order"}
 
 
-def test_names_tensors_and_logits_are_welcome():
-    import torch
+@pytest.mark.parametrize(
+    ("returned", "choices", "predicted"),
+    [
+        (lambda task, n: [task.class_names[1]] * n, 3, 1),
+        (lambda task, n: torch.ones(n, 1, dtype=torch.int32), 3, 1),
+        (lambda task, n: torch.eye(3)[1].repeat(n, 1).bfloat16().requires_grad_(), 3, 1),
+        (lambda task, n: np.full((n, 1), 1.5), 2, 1),
+        (lambda task, n: torch.full((n, 1), -0.5), 2, 0),
+    ],
+    ids=["names", "a column of a tensor", "class scores of a model in training", "logits", "negative logits"],
+)
+def test_names_tensors_and_logits_are_welcome(returned, choices, predicted):
+    function = wrap(lambda task, split, *_: returned(task, len(split.test)))
+    assert set(run(function, small_choice() if choices == 2 else None).predictions.tolist()) == {predicted}
 
-    def classes(returned, task=None):
-        return run(wrap(lambda task, split, *_: returned(task, len(split.test))), task).predictions.tolist()
 
-    for returned, task in (
-        (lambda task, n: [task.class_names[1]] * n, None),
-        (lambda task, n: torch.ones(n, 1, dtype=torch.int32), None),
-        (lambda task, n: torch.eye(3)[1].repeat(n, 1).bfloat16().requires_grad_(), None),
-        (lambda task, n: np.full((n, 1), 1.5), small_choice()),
-    ):
-        assert set(classes(returned, task)) == {1}
-    assert set(classes(lambda task, n: torch.full((n, 1), -0.5), small_choice())) == {0}
-    outcome = run(wrap(lambda task, split, seeds, _: np.full((len(split.test), 1), 0.5)), small_choice())
-    assert "may be logits or probabilities" in outcome.error
+def test_a_number_that_may_be_a_logit_or_a_probability_is_refused():
+    error = run(wrap(lambda task, split, *_: np.full((len(split.test), 1), 0.5)), small_choice()).error
+    assert "may be logits or probabilities" in error
 
 
 def test_numbers_in_the_place_of_predictions():
@@ -177,8 +178,6 @@ def test_what_is_returned_is_checked(returned, said):
     outcome = run(wrap(lambda task, split, seeds, _: returned(len(split.test))))
     assert outcome.predictions is None
     assert "\n" not in outcome.error
-    import re
-
     assert re.search(said, outcome.error)
     assert "mine" in outcome.error
 
@@ -266,36 +265,26 @@ def test_one_factor_may_be_given_as_text():
     assert wrap(guess, factors="data_order").factors[-1] == "data_order"
 
 
-def run_on_numbers(returned):
-    size = 20
-    parts = np.repeat([0, 1], 10)
-    task = make_task("n", [[f"t{at}" for at in range(size)]], np.linspace(0, 1, size), kind="regression", parts=parts)
-    task = replace(task, settings=SplitSettings(source="own"))
-    approach = wrap(lambda *_: returned, task_kinds="regression")
-    assert approach.task_kinds == ("regression",)
-    [outcome] = approach.prepare(task, {}, model="", device="cpu", cache=None).run([one_cell(approach.factors)])
-    return outcome
+OWN, TEXTS = SplitSettings(source="own"), [[f"two{at} words" for at in range(20)]]
+NUMBERS = make_task("n", TEXTS, np.linspace(0, 1, 20), kind="regression", parts=np.repeat([0, 1], 10))
+TAGS = make_task("tags", TEXTS, [["O", "B-X"]] * 20, kind="tagging", parts=np.repeat([0, 2], 10))
 
 
-def tagged(*returned):
-    texts, labels = [f"two{at} words" for at in range(20)], [["O", "B-X"]] * 20
-    task = make_task("tags", [texts], labels, kind="tagging", parts=np.repeat([0, 2], 10))
-    task = replace(task, settings=SplitSettings(source="own"))
-    approach = wrap(lambda *_: [*returned], task_kinds="tagging")
-    [outcome] = approach.prepare(task, {}, model="", device="cpu", cache=None).run([one_cell(approach.factors)])
-    return outcome
+def run_on(task, returned):
+    return run(wrap(lambda *_: returned, task_kinds=task.kind), replace(task, settings=OWN))
 
 
 def test_tags_of_other_tokens_are_an_error():
     """Such as the letters of a label, which is a JSON text, or tags of [CLS] and [SEP] too."""
     for size in (1, 4):
-        error = tagged(*[["O"] * size] * 10).error
+        error = run_on(TAGS, [["O"] * size] * 10).error
         assert f"another number of tags than tokens in every text, {size} for 2 in the first" in error
-    assert tagged(["O", "O"], *[["O"]] * 9).error is None  # one that was cut off is wrong, and no error
+    assert run_on(TAGS, [["O", "O"], *[["O"]] * 9]).error is None  # one that was cut off is wrong, and no error
 
 
 def test_numbers_for_a_regression():
-    outcome = run_on_numbers(list(range(10)))
+    assert wrap(guess, task_kinds="regression").task_kinds == ("regression",)
+    outcome = run_on(NUMBERS, list(range(10)))
     assert outcome.predictions.dtype == np.float64
     assert outcome.predictions.tolist() == list(range(10))
     assert outcome.scores is None
@@ -304,4 +293,4 @@ def test_numbers_for_a_regression():
 
 @pytest.mark.parametrize("returned", [np.ones(9), np.ones((10, 2)), [np.nan] * 10, ["1"] * 10, [[1], [2, 3]], None])
 def test_no_numbers_for_a_regression(returned):
-    assert "a regression needs 10 finite numbers" in run_on_numbers(returned).error
+    assert "a regression needs 10 finite numbers" in run_on(NUMBERS, returned).error

@@ -8,16 +8,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 import torch
-from finetuning_helpers import cell, content, handmade_task, run
+from finetuning_helpers import cell, content, golden, handmade_task, opened, run
 from finetuning_models import session_of, tiny_bert
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlflow_l3d.approaches.base import resolve_hyperparameters, should_stop, validation_scores
+from mlflow_l3d.approaches.base import should_stop, validation_scores
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.meta_learning import MetaLearning
-from mlflow_l3d.cells.cell import Cell
-from mlflow_l3d.cells.factors import configuration_seed
 from mlflow_l3d.metrics.known import of_kind, scores_of
 
 TASK = handmade_task(60, num_labelled=16, test_size=8)
@@ -36,6 +34,15 @@ class Watcher:
 
     def curve(self, key: str, name: str) -> list[float]:
         return [scores[name] for _, scores in self.seen[key]]
+
+
+def watched_run(session, ends, *cells):
+    """Run cells that a watcher is told of; return the watcher and their outcomes."""
+    session.on_epoch_end = watcher = Watcher(ends)
+    try:
+        return watcher, run(session, *cells)
+    finally:
+        session.on_epoch_end = None
 
 
 @settings(max_examples=100, deadline=None)
@@ -75,28 +82,9 @@ def session(request, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_being_watched_changes_nothing(session) -> None:
-    unwatched = run(session, cell(0), cell(1))
-    session.on_epoch_end = watcher = Watcher()
-    try:
-        watched = run(session, cell(0), cell(1))
-    finally:
-        session.on_epoch_end = None
-    assert [content(outcome) for outcome in watched] == [content(outcome) for outcome in unwatched]
-    for outcome in watched:
-        told = watcher.seen[outcome.key]
-        assert [epoch for epoch, _ in told] == list(range(session.recipe.epochs))
-        assert watcher.curve(outcome.key, "validation_f1_macro") == list(outcome.curves["validation_f1_macro"])
-
-
-@pytest.mark.slow
 def test_a_cell_that_is_told_to_end_ends_alone(session) -> None:
     whole = run(session, cell(0), cell(1))
-    session.on_epoch_end = watcher = Watcher({whole[0].key: 2})
-    try:
-        ended, other = run(session, cell(0), cell(1))
-    finally:
-        session.on_epoch_end = None
+    watcher, (ended, other) = watched_run(session, {whole[0].key: 2}, cell(0), cell(1))
     assert len(ended.curves["train_loss"]) == len(watcher.seen[ended.key]) == 2
     assert ended.curves["validation_f1_macro"] == list(whole[0].curves["validation_f1_macro"][:2])
     assert ended.metrics["best_epoch"] <= 2
@@ -104,32 +92,22 @@ def test_a_cell_that_is_told_to_end_ends_alone(session) -> None:
     assert len(ended.predictions) == len(whole[0].predictions)
     assert content(other).predictions == content(whole[1]).predictions
     assert len(other.curves["train_loss"]) == session.recipe.epochs
-
-
-def meta_cell(index: int) -> Cell:
-    seeds = {factor: configuration_seed(3, factor, index) for factor in MetaLearning.factors}
-    return Cell("golden", None, None, None, index, {}, seeds, f"cell {index}")
+    assert watcher.curve(other.key, "validation_f1_macro") == list(other.curves["validation_f1_macro"])
 
 
 @pytest.fixture(scope="module", params=["protonet", "maml", "reptile"])
 def meta_session(request, tmp_path_factory):
-    approach, cache = MetaLearning(), tmp_path_factory.mktemp("meta-cache")
     given = {"learner": request.param, "shots": 2, "adaptation_shots": 3, "tasks": 2, "steps": 3, "epochs": 4}
     given |= {"hidden_units": 8, "max_length": 12, "dropout": 0.1}
     given |= {"inner_steps": 2} if request.param == "reptile" else {"queries": 2}
-    chosen = approach.complete(resolve_hyperparameters(approach, given))
-    return approach.prepare(TASK, chosen, model=approach.default_model, device="cpu", cache=cache)
+    return opened(MetaLearning(), TASK, tmp_path_factory.mktemp("meta-cache"), **given)
 
 
 @pytest.mark.slow
 def test_a_watched_learner_is_adapted_after_every_epoch_and_trains_as_before(meta_session) -> None:
-    cells = [meta_cell(number) for number in range(3)]
+    cells = [golden(MetaLearning.factors, number) for number in range(3)]
     unwatched = run(meta_session, *cells)
-    meta_session.on_epoch_end = watcher = Watcher({cells[1].key: 2})
-    try:
-        watched = run(meta_session, *cells)
-    finally:
-        meta_session.on_epoch_end = None
+    watcher, watched = watched_run(meta_session, {cells[1].key: 2}, *cells)
     for number in (0, 2):
         assert content(watched[number]).predictions == content(unwatched[number]).predictions
         assert watched[number].scores == pytest.approx(unwatched[number].scores, abs=1e-5)
@@ -145,12 +123,8 @@ def test_a_watched_learner_is_adapted_after_every_epoch_and_trains_as_before(met
 
 
 def test_a_learner_that_is_told_to_end_is_what_one_of_fewer_epochs_is(meta_session) -> None:
-    ended = meta_cell(0)
-    meta_session.on_epoch_end = Watcher({ended.key: 3})
-    try:
-        (cut,) = run(meta_session, ended)
-    finally:
-        meta_session.on_epoch_end = None
+    ended = golden(MetaLearning.factors)
+    _, (cut,) = watched_run(meta_session, {ended.key: 3}, ended)
     recipe = meta_session.recipe
     meta_session.recipe = replace(recipe, epochs=3)
     try:

@@ -31,14 +31,16 @@ from mlflow_l3d.execution.processes import ProcessExecutor
 from mlflow_l3d.paths import public_words
 from mlflow_l3d.testing import one_cell
 
+# A variable before the program is refused with the full command.
+VARIABLES, ENV = ("SEED={seed}", "SEED=3", "env SEED=3"), "mlflow-l3d seeds -- env"
+TYPED = ("python train.py", "python train.py --seed", "python train.py --seed 42")
+
 
 @pytest.mark.parametrize(
     ("command", "why"),
     [
         ("", "must be a program"),
-        ("python train.py", "names no factor.* mlflow-l3d seeds -- python train.py --seed {seed}$"),
-        ("python train.py --seed", "names no factor.* mlflow-l3d seeds -- python train.py --seed {seed}$"),
-        ("python train.py --seed 42", "names no factor.* mlflow-l3d seeds -- python train.py --seed {seed}$"),
+        *((typed, "names no factor.* mlflow-l3d seeds -- python train.py --seed {seed}$") for typed in TYPED),
         ("python {output}", "names no factor"),
         ("cat {a} | sort", r"without a shell. Put what needs \| into a script"),
         ("python {a} 'train", "cannot be divided into words"),
@@ -48,6 +50,11 @@ from mlflow_l3d.testing import one_cell
         ("python {0}", "not the name of a factor"),
         ("python {all}", "stands for every factor"),
         ("python {a} --store redis://***@dbhost", r"has \*\*\* where a credential stood"),
+        *((f"{typed} python train.py", f": {ENV} SEED={{seed}} python train.py") for typed in VARIABLES),
+        (
+            "A={data_order} B={model_randomness} ./a",
+            ": mlflow-l3d investigate -- env A={data_order} B={model_randomness}",
+        ),
     ],
 )
 def test_what_is_no_command(command, why):
@@ -127,38 +134,24 @@ def test_a_command_that_fails_says_why(script, why, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("typed", "full"),
+    ("program", "why"),
     [
-        ("SEED={seed} python train.py", "mlflow-l3d seeds -- env SEED={seed} python train.py"),
-        ("SEED=3 python train.py", "mlflow-l3d seeds -- env SEED={seed} python train.py"),
-        ("env SEED=3 python train.py", "mlflow-l3d seeds -- env SEED={seed} python train.py"),
-        (
-            "A={data_order} B={model_randomness} ./a",
-            "mlflow-l3d investigate -- env A={data_order} B={model_randomness}",
-        ),
+        ("nothing-of-that-name", r"nothing-of-that-name cannot be started \([^)]*\)$"),
+        ("python ok.py", r"python ok.py cannot be started \(.*\). Remove the quotes around the whole"),
     ],
 )
-def test_a_variable_before_the_program_is_refused_with_the_full_command(typed, full):
-    with pytest.raises(ParameterError) as error:
-        Template.of(typed)
-    assert f": {full}" in str(error.value)
+def test_a_program_that_is_not_there(program, why, tmp_path):
+    with pytest.raises(L3DError, match=why):
+        run([program], tmp_path, {})
 
 
-def test_a_program_that_is_not_there(tmp_path):
-    with pytest.raises(L3DError, match=r"nothing-of-that-name cannot be started \([^)]*\)$"):
-        run(["nothing-of-that-name"], tmp_path, {})
-    with pytest.raises(L3DError, match=r"python ok.py cannot be started \(.*\). Remove the quotes around the whole"):
-        run(["python ok.py"], tmp_path, {})
+PATH = {"PATH": "/usr/bin:/bin"}
 
 
 def with_company(folder):
     """Return a command that starts processes in its group, in a session of its own, and without a parent, and waits."""
-    tail = f"tail -f {folder / 'held'}"
-    return [
-        "bash",
-        "-c",
-        f"touch {folder / 'held'}; {tail} & setsid {tail} & ({tail} &); touch {folder / 'begun'}; wait",
-    ]
+    held, tail = folder / "held", f"tail -f {folder / 'held'}"
+    return ["bash", "-c", f"touch {held}; {tail} & setsid {tail} & ({tail} &); touch {folder / 'begun'}; wait"]
 
 
 def all_gone(folder):
@@ -186,7 +179,7 @@ def test_all_that_a_command_started_ends_with_the_worker(send, how, tmp_path):
     """Be it killed, alone or with all of its group, or interrupted."""
     parent = (
         "from pathlib import Path; from mlflow_l3d.approaches.command.template import run; "
-        f"run({with_company(tmp_path)!r}, Path({str(tmp_path)!r}), {{'PATH': '/usr/bin:/bin'}})"
+        f"run({with_company(tmp_path)!r}, Path({str(tmp_path)!r}), {PATH})"
     )
     worker = subprocess.Popen([sys.executable, "-c", parent], start_new_session=True, stderr=subprocess.DEVNULL)
     while not (tmp_path / "begun").is_file():
@@ -203,7 +196,7 @@ def test_a_process_leaves_no_supervisor_to_the_end_of_python(forks, tmp_path):
 import os, time
 from pathlib import Path
 from mlflow_l3d.approaches.command.template import run
-run(['true'], Path({str(tmp_path)!r}), {{'PATH': '/usr/bin:/bin'}})
+run(['true'], Path({str(tmp_path)!r}), {PATH})
 parent = os.getpid()
 if {forks} and os.fork() == 0:
     os.close(1), os.close(2)
@@ -218,7 +211,7 @@ if {forks} and os.fork() == 0:
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux finds what left its group")
 def test_what_a_command_leaves_running_ends_with_it(tmp_path):
     words = with_company(tmp_path)
-    run([*words[:2], words[2].replace("; wait", "")], tmp_path, {"PATH": "/usr/bin:/bin"})
+    run([*words[:2], words[2].replace("; wait", "")], tmp_path, PATH)
     assert all_gone(tmp_path)
 
 
@@ -240,17 +233,17 @@ def test_a_cell_at_its_time_limit_leaves_no_process(tmp_path):
 
 def test_a_supervisor_that_was_ended_is_replaced(tmp_path):
     """And what it ran fails in one line, with nothing left of it."""
-    run(["true"], tmp_path, {"PATH": "/usr/bin:/bin"})
+    run(["true"], tmp_path, PATH)
     (supervisor,) = template._idle[os.getpid()]
     supervisor.kill()
     supervisor.wait()
-    run(["true"], tmp_path, {"PATH": "/usr/bin:/bin"})
+    run(["true"], tmp_path, PATH)
     with pytest.raises(L3DError, match="the process that runs the command was ended"):
-        run(["bash", "-c", "kill -9 $PPID; sleep 60"], tmp_path, {"PATH": "/usr/bin:/bin"})
+        run(["bash", "-c", "kill -9 $PPID; sleep 60"], tmp_path, PATH)
 
 
 def test_the_last_line_that_a_command_said_is_known(tmp_path):
-    printed = run(["bash", "-c", "echo so; echo careful >&2"], tmp_path, {"PATH": "/usr/bin:/bin"})
+    printed = run(["bash", "-c", "echo so; echo careful >&2"], tmp_path, PATH)
     assert printed == Output("so\n", "careful\n")
     assert last_lines(printed.stderr, 1) == ["careful"]
 
@@ -284,12 +277,8 @@ def test_numbers_deep_in_metrics_are_no_scores(more, tmp_path):
 def test_predictions_are_read_alike_from_all_files(kind, tmp_path):
     frame = ROWS.assign(score_a=[0.75, 1], score_b=[0.25, 0])
     path = tmp_path / f"predictions.{kind}"
-    if kind == "csv":
-        frame.to_csv(path, index=False)
-    elif kind == "parquet":
-        frame.to_parquet(path)
-    else:
-        frame.to_json(path, orient="records", lines=True)
+    write = {"csv": frame.to_csv, "parquet": frame.to_parquet, "jsonl": partial(frame.to_json, lines=True)}[kind]
+    write(path, **({"orient": "records"} if kind == "jsonl" else {"index": False}))
     (tmp_path / "metrics.json").write_text('{"loss": 2, "model": "linear", "test": {"f1": 0.5}}')
     found = read(tmp_path)
     assert found.ids.tolist() == [3, 1]
@@ -298,13 +287,11 @@ def test_predictions_are_read_alike_from_all_files(kind, tmp_path):
     assert {name: column.tolist() for name, column in found.scores.items()} == {"a": [0.75, 1.0], "b": [0.25, 0.0]}
     assert found.metrics == {"loss": 2.0, "test/f1": 0.5}
     path.unlink()
-    frame.rename(columns={"example_id": "id", "label": "y_true", "prediction": "y_pred"}).to_csv(
-        tmp_path / "predictions.csv", index=False
-    )
+    renamed = frame.rename(columns={"example_id": "id", "label": "y_true", "prediction": "y_pred"})
+    renamed.to_csv(tmp_path / "predictions.csv", index=False)
     others = read(tmp_path)
-    assert [*map(list, (others.ids, others.labels, others.predictions))] == [
-        *map(list, (found.ids, found.labels, found.predictions))
-    ]
+    for part in ("ids", "labels", "predictions"):
+        assert list(getattr(others, part)) == list(getattr(found, part))
 
 
 @pytest.mark.parametrize(
@@ -354,22 +341,26 @@ open("predictions.csv", "w").write("\\n".join(["example_id,label,prediction", *r
 """
 
 
-def session_of(command, folder, **given):
-    approach = Command(command, here=folder)
+def session_of(command, folder, metric="auto", **given):
+    approach = Command(command, metric, here=folder)
     hyperparameters = resolve_hyperparameters(approach, given)
     task = approach.own_task(hyperparameters, folder / "cache")
     return approach, task, approach.prepare(task, hyperparameters, model="", device="cpu", cache=folder)
 
 
+def trained(folder, script, command="python -SE train.py {seed}", **given):
+    """Write a script; return approach and task of its command, and the outcome of a cell."""
+    (folder / "train.py").write_text(script)
+    approach, task, session = session_of(command, folder, **given)
+    (outcome,) = session.run([one_cell(approach.factors)])
+    return approach, task, outcome
+
+
 def test_a_cell_is_a_run_with_its_seeds(tmp_path, monkeypatch):
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    (tmp_path / "train.py").write_text(SCRIPT)
-    approach, task, session = session_of("python train.py {seed}", tmp_path)
-    assert task.class_names == ("a", "b")
-    assert task.name == "train.py"
-    (outcome,) = session.run([one_cell(approach.factors)])
-    assert outcome.error is None
+    approach, task, outcome = trained(tmp_path, SCRIPT, "python train.py {seed}")
+    assert (task.class_names, task.name, outcome.error) == (("a", "b"), "train.py", None)
     seed = one_cell(approach.factors).seeds["seed"] % 2**31
     assert outcome.predictions.tolist() == [seed % (i + 2) % 2 for i in range(6)]
     assert outcome.labels.tolist() == [0, 1] * 3
@@ -394,20 +385,14 @@ def test_a_cell_is_a_run_with_its_seeds(tmp_path, monkeypatch):
     ],
 )
 def test_a_cell_with_something_else_fails_alone(script, classes, why, tmp_path):
-    (tmp_path / "train.py").write_text(script)
-    approach, _, session = session_of("python -SE train.py {seed}", tmp_path, classes=classes)
-    (outcome,) = session.run([one_cell(approach.factors)])
-    assert why.replace("\\", "") in outcome.error
+    assert why.replace("\\", "") in trained(tmp_path, script, classes=classes)[2].error
 
 
 @pytest.mark.parametrize(("labels", "classes"), [("decimal", "auto"), ("whole", "numbers")])
 def test_numbers_are_a_regression_where_one_is_decimal_or_who_types_it_says_so(labels, classes, tmp_path):
-    (tmp_path / "train.py").write_text(NUMBERS)
-    approach, task, session = session_of(f"python -SE train.py {{seed}} {labels}", tmp_path, classes=classes)
+    approach, task, outcome = trained(tmp_path, NUMBERS, f"python -SE train.py {{seed}} {labels}", classes=classes)
     assert (task.kind, task.class_names, task.metric) == ("regression", (), "pearson")
-    cell = one_cell(approach.factors)
-    (outcome,) = session.run([cell])
-    shift = cell.seeds["seed"] % 2**31 % 3
+    shift = one_cell(approach.factors).seeds["seed"] % 2**31 % 3
     assert outcome.error is None
     assert outcome.labels.tolist() == [i + 0.5 * (labels == "decimal") for i in range(4)]
     assert outcome.predictions.tolist() == [i + shift for i in range(4)]
@@ -435,27 +420,22 @@ with open("predictions.jsonl", "w") as file:
     ],
 )
 def test_texts_tags_and_rankings(classes, kind, answer, held, tmp_path):
-    (tmp_path / "train.py").write_text(ANSWERS)
     command = ["python", "-SE", "train.py", "{seed}", json.dumps(answer).replace("{", "{{").replace("}", "}}")]
-    approach, task, session = session_of(command, tmp_path, classes=classes)
-    assert (task.kind, task.class_names) == (kind, ())
-    (outcome,) = session.run([one_cell(approach.factors)])
-    assert outcome.error is None
+    _, task, outcome = trained(tmp_path, ANSWERS, command, classes=classes)
+    assert (task.kind, task.class_names, outcome.error) == (kind, (), None)
     assert [outcome.labels[0], outcome.predictions[29]] == held
 
 
 def test_tags_of_other_tokens_are_an_error(tmp_path):
-    (tmp_path / "train.py").write_text(ANSWERS)
     command = ["python", "-SE", "train.py", "{seed}", json.dumps([["O", "B-X"], ["O", "B-X", "O"]])]
-    approach, _, session = session_of(command, tmp_path, classes="tags")
-    (outcome,) = session.run([one_cell(approach.factors)])
-    assert "another number of tags than tokens in every text, 3 for 2 in the first" in outcome.error
+    error = trained(tmp_path, ANSWERS, command, classes="tags")[2].error
+    assert "another number of tags than tokens in every text, 3 for 2 in the first" in error
 
 
 def test_texts_are_not_taken_for_classes(tmp_path):
-    (tmp_path / "train.py").write_text(SCRIPT.replace("range(6)", "range(60)").replace('"ab"[i % 2]', 'f"text {i}"'))
+    script = SCRIPT.replace("range(6)", "range(60)").replace('"ab"[i % 2]', 'f"text {i}"')
     with pytest.raises(ParameterError, match="wrote 60 different labels of 60 examples, which are no classes"):
-        session_of("python -SE train.py {seed}", tmp_path)
+        trained(tmp_path, script)
 
 
 def test_an_id_must_stay_with_its_example(tmp_path):
@@ -469,10 +449,8 @@ def test_an_id_must_stay_with_its_example(tmp_path):
 
 def test_scores_need_every_class(tmp_path):
     frame = ROWS.assign(score_a=np.array([0.5, 0.5]))
-    (tmp_path / "train.py").write_text(f"open('predictions.csv', 'w').write({frame.to_csv(index=False)!r})")
-    approach, _, session = session_of("python -SE train.py {seed}", tmp_path, classes="a|b")
-    (outcome,) = session.run([one_cell(approach.factors)])
-    assert "none for class b (score_b)" in outcome.error
+    script = f"open('predictions.csv', 'w').write({frame.to_csv(index=False)!r})"
+    assert "none for class b (score_b)" in trained(tmp_path, script, classes="a|b")[2].error
 
 
 @pytest.mark.parametrize("damage", ["", "{", "null", "[]", '{"classes": 1}', "\udcff"])
@@ -490,13 +468,10 @@ def printing(folder, line, cells=3, **given):
     """Return approach, task and outcomes of some seeds of a script that prints a line made from s, its seed."""
     (folder / "train.py").write_text(f"import os, sys, json\ns = int(sys.argv[1]) % 100\n{line}\n")
     # So that it starts sooner, without what is installed
-    approach = Command("python -SE train.py {seed}", given.pop("metric", "auto"), here=folder)
-    hyperparameters = resolve_hyperparameters(approach, given)
-    task = approach.own_task(hyperparameters, folder / "cache")
-    session = approach.prepare(task, hyperparameters, model="", device="cpu", cache=folder)
-    trained = [one_cell(approach.factors, configuration=number) for number in range(cells)]
-    seeds = [cell.seeds["seed"] % 2**31 % 100 for cell in trained]
-    return approach, task, seeds, list(session.run(trained))
+    approach, task, session = session_of("python -SE train.py {seed}", folder, **given)
+    chosen = [one_cell(approach.factors, configuration=number) for number in range(cells)]
+    seeds = [cell.seeds["seed"] % 2**31 % 100 for cell in chosen]
+    return approach, task, seeds, list(session.run(chosen))
 
 
 @pytest.mark.parametrize(
@@ -575,11 +550,6 @@ def test_a_run_that_contradicts_the_first_fails_alone(line, why, tmp_path):
             r"a / b / c. Print one, .* \(decimals with a point\)",
         ),
         ("sys.exit('boom')", "auto", r"1: boom\. That was a first run with seed 0, .* Correct its error, then"),
-        (
-            "def train(): mlflow.set_tracking_uri('sqlite:///theirs.db')",
-            "auto",
-            r"What it logs after mlflow\.set_tracking_uri is not read: leave this call out, or print the score\.",
-        ),
         ("pass", "auto", r"it printed nothing. Print one, .*, or write it to \{output\}/metrics.json\. That was"),
         (
             "os.mkdir('out'); json.dump({'acc': 0.5}, open('out/results.json', 'w'))",
@@ -602,6 +572,13 @@ def test_a_run_that_contradicts_the_first_fails_alone(line, why, tmp_path):
 def test_a_first_run_without_a_score_says_what_to_print(line, metric, why, tmp_path):
     with pytest.raises(L3DError, match=why):
         printing(tmp_path, line, metric=metric)
+
+
+@pytest.mark.usefixtures("kept_store")
+def test_what_a_script_logs_to_another_server_is_not_read(tmp_path):
+    why = r"What it logs after mlflow\.set_tracking_uri is not read: leave this call out, or print the score\."
+    with pytest.raises(L3DError, match=why):
+        printing(tmp_path, "def train(): mlflow.set_tracking_uri('sqlite:///theirs.db')")
 
 
 def test_a_seed_in_place_of_a_setting_is_reported(tmp_path, monkeypatch, caplog):
@@ -648,42 +625,37 @@ def test_predictions_in_the_working_folder_are_used_if_they_have_our_columns(tmp
 
 @pytest.mark.parametrize("header", ["id,right,guess", ""])
 def test_a_file_whose_columns_are_not_known_leaves_the_printed_score(header, tmp_path, caplog):
-    rows = header and f"{header}\\n1,a,a\\n2,b,a"
-    write = f"open(sys.argv[2] + '/predictions.csv', 'w').write('{rows}')"
-    (tmp_path / "train.py").write_text(f"import sys; {write}; print('val_acc: 0.5')")
-    approach, task, session = session_of("python train.py {seed} {output}", tmp_path)
-    (outcome,) = session.run([one_cell(approach.factors)])
+    rows, command = header and f"{header}\\n1,a,a\\n2,b,a", "python -SE train.py {seed} {output}"
+    write = f"import sys; open(sys.argv[2] + '/predictions.csv', 'w').write('{rows}')"
+    approach, task, outcome = trained(tmp_path, f"{write}; print('val_acc: 0.5')", command)
     assert (approach.metric, task.class_names, outcome.metrics) == ("val_acc", (), {"val_acc": 0.5})
     (warning,) = [each.message for each in caplog.records if "is not used" in each.message]
     lacks = "label (or labels, target, targets, y_true, gold, true, truth, ground_truth, y, actual) and prediction (or "
     assert f"it has {header.replace(',', ', ') or 'no column'}, and lacks " in warning
     assert lacks in warning
     assert warning.endswith("Rename its columns.")
-    (tmp_path / "train.py").write_text(f"import sys; {write}")
-    with pytest.raises(
-        L3DError, match=r"printed no score .*, and its predictions.csv is not used: .* Rename its columns"
-    ):
-        session_of("python train.py {seed} {output}", tmp_path)
+    unused = r"printed no score .*, and its predictions.csv is not used: .* Rename its columns"
+    with pytest.raises(L3DError, match=unused):
+        trained(tmp_path, write, command)
 
 
 @pytest.mark.parametrize(("name", "why"), [("csv", "is not well-formed"), ("parquet", "cannot be read")])
 def test_an_unreadable_file_of_predictions_is_not_used(name, why, tmp_path):
     (tmp_path / f"predictions.{name}").write_text("example_id,label,prediction\n1,a,a,b")
     assert why in read(tmp_path).unused
-    write = f"open(sys.argv[1] + '/predictions.{name}', 'w').write('1,2\\n1,2,3')"
-    (tmp_path / "train.py").write_text(f"import sys; {write}; print('accuracy: 0.5', sys.argv[2])")
-    approach, _, session = session_of("python train.py {output} {seed}", tmp_path, classes="a|b")
-    (outcome,) = session.run([one_cell(approach.factors)])
-    assert f"wrote no predictions (predictions.{name} is not used: " in outcome.error
+    write = f"import sys; open(sys.argv[1] + '/predictions.{name}', 'w').write('1,2\\n1,2,3')"
+    script = f"{write}; print('accuracy: 0.5', sys.argv[2])"
+    error = trained(tmp_path, script, "python -SE train.py {output} {seed}", classes="a|b")[2].error
+    assert f"wrote no predictions (predictions.{name} is not used: " in error
 
 
 def test_a_file_that_the_command_is_given_and_writes_is_not_part_of_the_key(tmp_path):
     script = "import sys; open(sys.argv[2], 'w').write(sys.argv[1]); print('acc: 0.5')"
     (tmp_path / "train.py").write_text(script)
-    approach, _, session = session_of("python train.py {seed} model.txt", tmp_path)
+    approach, _, session = session_of("python -SE train.py {seed} model.txt", tmp_path)
     keys = [approach.dependencies(resolve_hyperparameters(approach, {}), "")]
     list(session.run([one_cell(approach.factors)]))
-    again, _, _ = session_of("python train.py {seed} model.txt", tmp_path)
+    again = session_of("python -SE train.py {seed} model.txt", tmp_path)[0]
     keys += [each.dependencies(resolve_hyperparameters(each, {}), "") for each in (approach, again)]
     assert keys[0] == keys[1] == keys[2]
 
@@ -707,10 +679,8 @@ def test_workers_that_share_a_folder_do_not_mix_files(tmp_path):
     line = f"import time; open('predictions.csv', 'w').write({rows}); time.sleep(0.1)"
     (tmp_path / "train.py").write_text(f"import sys\ns = int(sys.argv[1])\n{line}\n")
     for classes in ("auto", "0|1"):
-        approach = Command("python -SE train.py {seed}", here=tmp_path)
-        hyperparameters = resolve_hyperparameters(approach, {"classes": classes})
-        task = approach.own_task(hyperparameters, tmp_path / "cache")
-        job = Job(approach, task, hyperparameters, model="", device="cpu", cache=tmp_path)
+        approach, task, _ = session_of("python -SE train.py {seed}", tmp_path, classes=classes)
+        job = Job(approach, task, resolve_hyperparameters(approach, {"classes": classes}), "", "cpu", tmp_path)
         cells = {cell.key: cell for cell in (one_cell(approach.factors, configuration=number) for number in range(4))}
         # The lock is the same with and without a first run: processes once, and threads, which begin at once.
         run = ProcessExecutor(job=job, workers=2).run if classes == "auto" else partial(in_threads, job)

@@ -55,17 +55,11 @@ def test_files_that_scripts_name_or_import_are_in_the_key(tmp_path):
     here = tmp_path / "here"
     (here / "conf").mkdir(parents=True)
     (here / "shop").mkdir()
-    deciding = {
-        "train.py": "import helper\nfrom shop.models import notes\nopen('conf.txt')\nmain('conf/main')\na='../all.txt'",
-        "../all.txt": "",
-        "helper.py": "NAME = 'words.csv'",
-        "shop/models.py": "",
-        "conf.txt": "",
-        "conf/main.yaml": "",
-        "words.csv": "",
-    }
-    others = {"notes.txt": "", "shop/other.csv": "", "other.py": "", "python/site-packages/helper.py": ""}
-    others |= {"python/shop.py": "", "node_modules/helper.py": ""}
+    script = "import helper\nfrom shop.models import notes\nopen('conf.txt')\nmain('conf/main')\na='../all.txt'"
+    deciding = {"train.py": script, "helper.py": "NAME = 'words.csv'"}
+    deciding |= dict.fromkeys(["../all.txt", "shop/models.py", "conf.txt", "conf/main.yaml", "words.csv"], "")
+    others = ["notes.txt", "shop/other.csv", "other.py", "python/site-packages/helper.py", "python/shop.py"]
+    others = dict.fromkeys([*others, "node_modules/helper.py"], "")
     for name, text in {**deciding, **others}.items():
         (here / name).parent.mkdir(parents=True, exist_ok=True)
         (here / name).write_text(text)
@@ -90,20 +84,12 @@ def test_whatever_may_decide_a_result_is_in_the_key(change, tmp_path, monkeypatc
     monkeypatch.setattr(files, "_SMALL", 20)
     monkeypatch.setenv("BASE", "1")
     for version in ("v1", "v2"):
-        for name, text in {
-            "train.py": "'run.yaml', 'huge'",
-            "huge": "x" * 99,
-            "run.yaml": "words: words.csv",
-            "words.csv": "",
-        }.items():
-            (tmp_path / version / "data").mkdir(parents=True, exist_ok=True)
+        (tmp_path / version / "data").mkdir(parents=True)
+        texts = {"train.py": "'run.yaml', 'huge'", "run.yaml": "words: words.csv", "words.csv": ""}
+        for name, text in {**texts, "huge": "x" * 99, "large": "x" * 99}.items():
             (tmp_path / version / name).write_text(text)
-        (tmp_path / version / "large").write_text("x" * 99)
-    here, data, twins = (
-        tmp_path / "v1",
-        tmp_path / "v1" / "data",
-        [tmp_path / "v2" / "large", tmp_path / "v1" / "large"],
-    )
+    here, data = tmp_path / "v1", tmp_path / "v1" / "data"
+    twins = [tmp_path / "v2" / "large", tmp_path / "v1" / "large"]
 
     def key():
         command = Command(["python", "train.py", "{seed}", str(data), *map(str, twins)], here=here)

@@ -1,7 +1,13 @@
-"""Every way of using a device, on a pretended one: the numbers of the CPU, and what a GPU would wait for."""
+"""Every way of using a device, on a pretended one: the numbers of the CPU, and what a GPU would wait for.
+
+The pretended device notices a tensor on the wrong one: each device that is taken out of our sources shows.
+"""
 
 from __future__ import annotations
+import __future__
 
+import inspect
+import textwrap
 from importlib.metadata import version
 
 import numpy as np
@@ -12,18 +18,23 @@ from device_ways import TASKS
 from fake_device import DEVICE, MODULE, NAME, WrongDeviceError, watched
 from finetuning_helpers import cell, train_heads
 
-from mlflow_l3d.approaches import device_draws, numerics
+from mlflow_l3d.approaches import chunks, device_draws, numerics
 from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.finetuning import Finetuning
+from mlflow_l3d.approaches.finetuning import Finetuning, lora, session, weights
 from mlflow_l3d.approaches.finetuning import head as heads
-from mlflow_l3d.approaches.finetuning.head import Head
+from mlflow_l3d.approaches.finetuning.full import FullSession
+from mlflow_l3d.approaches.finetuning.graphed import GraphedSteps
+from mlflow_l3d.approaches.finetuning.head import Head, HeadSession
+from mlflow_l3d.approaches.finetuning.loading import DecoderWithHead
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.finetuning.training import Progress
+from mlflow_l3d.approaches.icl.engine import reading, seq2seq
+from mlflow_l3d.approaches.meta_learning.session import MetaSession
 from mlflow_l3d.approaches.models import resolve
 from mlflow_l3d.approaches.models.features import pooled
 from mlflow_l3d.approaches.models.pretrained import load_encoder
-from mlflow_l3d.approaches.models.tokens import tokenise
-from mlflow_l3d.approaches.stack import initial_head
+from mlflow_l3d.approaches.models.tokens import Tokens, tokenise
+from mlflow_l3d.approaches.stack import Rows, Stack, initial_head
 from mlflow_l3d.tasks.settings import Split
 
 COUNTED_WITH = {"torch": "2.13", "transformers": "5.23"}
@@ -71,7 +82,7 @@ def known_device(monkeypatch):
 
 @pytest.mark.parametrize("name", [way if way in QUICK else pytest.param(way, marks=pytest.mark.slow) for way in WAYS])
 def test_a_way_gives_the_numbers_of_the_cpu_and_waits_as_often_as_before(runner, name, caplog):
-    counts, wrong = differences(runner, WAYS[name], runner.outcomes(WAYS[name], "cpu")[1])
+    counts, wrong = differences(runner, name)
     assert wrong == caplog.messages == []
     assert dict(counts.implicit) == {}
     if all(version(package).startswith(f"{number}.") for package, number in COUNTED_WITH.items()):
@@ -141,3 +152,74 @@ def test_the_device_refuses_and_counts_what_a_gpu_does():
         assert there[torch.tensor([2, 0])].cpu().tolist() == [2.0, 0.0]
         assert (there * torch.tensor(2.0)).cpu().tolist() == [0.0, 2.0, 4.0]
         assert counts.implicit.total() == 2
+
+
+MUTATIONS = {
+    # What is used, the path that uses it, a part of its source, and what stands there instead.
+    "steps of Adam": (Stack.descend, "heads", ", device=self._weights.device", ""),
+    "places of rows": (Rows.places, "heads", ".to(self._matrix.device)", ""),
+    "labels of heads": (HeadSession.epoch, "heads", ".to(stack.w1)", ".float()"),
+    "logits of heads": (HeadSession._outputs, "heads", ".cpu()", ""),
+    "tokens": (Tokens.batch, "full", ".to(device)", ""),
+    "labels": (session.wanted, "lora", ".to(device)", ""),
+    "sum of losses": (FullSession.epoch, "lora", ", device=self.device", ""),
+    "batches": (GraphedSteps._on_device, "full", ".to(self.device)", ""),
+    "logits": (FullSession.logits, "full", ".cpu()", ""),
+    "keys of dropout": (lora.Keys.begin, "lora", "torch.tensor(seeds, device=device)", "torch.tensor(seeds)"),
+    "rows that go on": (weights.StackedWeights.select, "lora, beside", ".to(self.tensors[0].device)", ""),
+    "last token": (DecoderWithHead.forward, "lora, decoder", "device=mask.device", "device='cpu'"),
+    "labels of tasks": (MetaSession._epoch, "maml", ", device=stack.w1.device", ""),
+    "dropout of tasks": (
+        device_draws.dropout_factors,
+        "maml",
+        "torch.tensor(seeds, device=device)",
+        "torch.tensor(seeds)",
+    ),
+    "packed texts and what is read": (
+        reading.on_device,
+        "score",
+        '.to(device, non_blocking=device.type == "cuda")',
+        "",
+    ),
+    "uniforms": (reading.next_tokens, "generate, drawn", ".to(home.device)", ""),
+    "lengths of texts": (seq2seq.Seq2SeqEngine._start, "seq2seq, score", "device=device", "device='cpu'"),
+}
+
+
+class NoticedError(BaseException):
+    """Ends a run: cells that failed side by side need not be tried again in halves."""
+
+
+def notice(*given):
+    raise NoticedError(*given)
+
+
+def mutant(function, old, new):
+    """Return the code of a function with another text in one place."""
+    source = textwrap.dedent(inspect.getsource(function))
+    assert source.count(old) >= 1, f"{function.__qualname__} has no {old!r}: change this test with it"
+    # In a class, so that super() has what it asks for; decorators stay where they are.
+    lines = source.replace(old, new, 1).splitlines()
+    start = next(place for place, line in enumerate(lines) if line.startswith("def "))
+    text = "class _:\n" + textwrap.indent("\n".join(lines[start:]), "    ")
+    code = compile(text, inspect.getsourcefile(function), "exec", flags=__future__.annotations.compiler_flag)
+    space = {}
+    exec(code, function.__globals__, space)
+    return vars(space["_"])[function.__name__].__code__
+
+
+@pytest.mark.parametrize(
+    "name", [name if row[1] in QUICK else pytest.param(name, marks=pytest.mark.slow) for name, row in MUTATIONS.items()]
+)
+def test_a_missing_device_is_noticed(name, runner, monkeypatch, caplog):
+    function, path, old, new = MUTATIONS[name]
+    function = inspect.unwrap(getattr(function, "__func__", function))
+    runner.expected(path)
+    monkeypatch.setattr(chunks._log, "warning", notice)
+    monkeypatch.setattr(function, "__code__", mutant(function, old, new))
+    try:
+        counts, wrong = differences(runner, path)
+    except (Exception, NoticedError):  # noqa: BLE001 - whatever it is, it is noticed
+        return
+    # Packed rows that fail are given up with a line.
+    assert wrong or counts.implicit or caplog.messages

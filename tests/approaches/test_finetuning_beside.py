@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import numpy as np
+import re
+
 import pytest
 import torch
-from finetuning_helpers import cell, handmade_task, run
-from finetuning_models import choice_task, model_folders, regression_task, session_of
+from finetuning_helpers import cell, handmade_task, run, spent
+from finetuning_models import choice_task, regression_task, session_of
+from refusals import refusal
 
-from mlflow_l3d.approaches.device_draws import counted, kept, mixed, places
+from mlflow_l3d.approaches.device_draws import counted, places
 from mlflow_l3d.approaches.finetuning.lora import CountedDropout, Keys
-from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.errors import L3DError
 
 SETTINGS = {"num_labelled": 20, "test_size": 8}
 TASKS = {make.__name__: make(100, **SETTINGS) for make in (handmade_task, regression_task, choice_task)}
 TASK = TASKS["handmade_task"]
 LORA = {"trainable": "lora", "learning_rate": 1e-2, "max_length": 96, "lora_r": 4, "lora_dropout": 0.3}
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    return model_folders(tmp_path_factory.mktemp("models"))
 
 
 def same(found, expected):
@@ -98,15 +95,7 @@ def test_one_that_diverges_leaves_the_others_as_they_are(folders, tmp_path, monk
 def test_cells_that_do_not_fit_side_by_side_are_fewer_from_then_on(folders, tmp_path, monkeypatch, caplog):
     plain, tight = (session_of(TASK, folders["encoder"], tmp_path, **LORA, lora_cells=4) for _ in range(2))
     expected = run(plain, *(cell(index) for index in range(4)))
-    forward, tried = tight._forward, []
-
-    def counting(inputs):
-        tried.append(len(inputs["input_ids"]))
-        if tight.model.training and tried[-1] > 16:
-            raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB")
-        return forward(inputs)
-
-    monkeypatch.setattr(tight, "_forward", counting)
+    spent(tight, monkeypatch, lambda _, examples: examples <= 16)
     same(run(tight, *(cell(index) for index in range(4))), expected)
     assert tight.most == 2
     (line,) = caplog.messages
@@ -118,14 +107,7 @@ def test_adapters_with_dropout_are_computed_in_parts(folders, tmp_path, monkeypa
     given = {**LORA, "batch_size": 6}
     plain, parts = (session_of(TASK, folders["encoder"], tmp_path, **given) for _ in range(2))
     expected = run(plain, cell(0))
-    forward = parts._forward
-
-    def counting(inputs):
-        if parts.model.training and len(inputs["input_ids"]) > 2:
-            raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB")
-        return forward(inputs)
-
-    monkeypatch.setattr(parts, "_forward", counting)
+    spent(parts, monkeypatch, lambda _, examples: examples <= 2)
     same(run(parts, cell(0)), expected)
     assert parts.batch == 2
 
@@ -153,23 +135,21 @@ def test_a_model_that_cannot_hold_several_cells_is_found_out(odd, line, wild, fo
     odd(session, monkeypatch)
     if wild is not None:
         diverging(session, wild, monkeypatch)
-    with pytest.raises(L3DError) as caught:
+    with pytest.raises(L3DError, match=f"^{re.escape(line)}$"):
         session.train([session.draw(cell(index)) for index in range(3)])
-    assert str(caught.value) == line
 
 
 def test_what_cannot_be_side_by_side_is_one_line(folders, tmp_path):
-    with pytest.raises(ParameterError, match=r"^hyperparameters\.lora_cells=2: needs dropout=0, since the model draws"):
-        session_of(TASK, folders["encoder"], tmp_path, **LORA, lora_cells=2, dropout=0.1)
-    with pytest.raises(ParameterError, match=r"^hyperparameters\.lora_cells=2: needs float32, since bfloat16 rounds"):
-        session_of(TASK, folders["encoder"], tmp_path, **LORA, lora_cells=2, dtype="bfloat16")
-    session = session_of(TASK, folders["encoder"], tmp_path, **LORA)
+    def refused(**given):
+        return refusal(session_of, TASK, folders["encoder"], tmp_path, **LORA, lora_cells=2, **given)
+
+    line = "hyperparameters.lora_cells=2: needs "
+    assert refused(dropout=0.1).startswith(f"{line}dropout=0, since the model draws")
+    assert refused(dtype="bfloat16").startswith(f"{line}float32, since bfloat16 rounds")
+    session, two = (session_of(TASK, folders["encoder"], tmp_path, **LORA, lora_cells=cells) for cells in (1, 2))
     session.model.bert.embeddings.LayerNorm.weight.requires_grad_(True)
-    loaded = "needs new weights in linear layers, and bert.embeddings.LayerNorm is none. Use lora_cells=1"
-    with pytest.raises(ParameterError, match=f"^hyperparameters.lora_cells=2: {loaded}"):
-        type(session)(
-            TASK, session.loaded, session_of(TASK, folders["encoder"], tmp_path, **LORA, lora_cells=2).recipe, "cpu"
-        )
+    loaded = "new weights in linear layers, and bert.embeddings.LayerNorm is none. Use lora_cells=1"
+    assert refusal(type(session), TASK, session.loaded, two.recipe, "cpu").startswith(f"{line}{loaded}")
 
 
 def splitmix(state):
@@ -190,24 +170,6 @@ def test_bits_by_counter_are_those_of_splitmix64():
             assert number % 2**64 == expected
     # The first number of seed 0 that the literature prints.
     assert counted(torch.tensor([0]), places(1, "cpu")).item() % 2**64 == 0xE220A8397B1DCDAF
-
-
-@pytest.mark.parametrize("probability", [0.0, 0.1, 0.5, 0.9])
-def test_a_share_is_dropped_and_the_mean_stays(probability):
-    left, factor = kept(counted(mixed(torch.arange(64)), places(4096, "cpu")), probability)
-    share = left.double().mean().item()
-    assert share == pytest.approx(
-        1 - probability, abs=5 * np.sqrt(probability * (1 - probability) / left.numel()) + 1e-5
-    )
-    assert (1 - probability) * factor == pytest.approx(1, abs=1e-4)
-    # Neighbours, and the same place in two streams, know nothing of each other.
-    centred = left.double() - share
-    for lag in (1, 2, 3, 4, 64) if probability else ():
-        assert abs(float((centred[:, lag:] * centred[:, :-lag]).mean())) < 5 * share * probability / np.sqrt(
-            left.numel()
-        )
-    if probability:
-        assert abs(float((centred[1:] * centred[:-1]).mean())) < 5 * share * probability / np.sqrt(left.numel())
 
 
 def test_dropout_knows_its_example_and_its_place_alone():

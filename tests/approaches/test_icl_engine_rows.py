@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import takewhile
-from typing import Any
 
 import icl_engine_models
 import numpy as np
@@ -12,14 +11,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from icl_engine_models import PAD, VOCABULARY, plain_generate
+from icl_engine_models import PAD, VOCABULARY, plain_generate, recorded
 from icl_engine_models import causal as model
 from icl_tiny_models import llama, t5
 
 from mlflow_l3d.approaches.icl.engine import CausalEngine, Sampling, Seq2SeqEngine, causal, rows
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel
 from mlflow_l3d.approaches.icl.engine.reading import AnswerTrie, build_trie, on_device
-from mlflow_l3d.approaches.icl.engine.rows import NOBODY, SHARED, Block, Rows, lay_out
+from mlflow_l3d.approaches.icl.engine.rows import NOBODY, SHARED, lay_out
 
 ANSWERS = [[5], [6, 7], [6, 7, 8], [9, 10, 11, 12], [9, 10, 13]]
 LENGTHS = [1, 7, 3, 7, 12, 2, 9, 4, 4, 15, 1, 6]
@@ -41,20 +40,6 @@ def alone(name: str, prompt: list[int], new: int, stop: set[int]) -> list[int]:
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let rows be no longer than their prefix, so that a few short texts make several."""
     monkeypatch.setattr(rows, "_NARROWEST", 1)
-
-
-def recorded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[int, int]]]:
-    """Return a list to which every run of rows behind a prefix adds what it is and its shape."""
-    runs: list[tuple[str, tuple[int, int]]] = []
-    original = PackedModel.extend
-
-    def extend(self: PackedModel, past: Rows, block: Block, *arguments: Any) -> Any:
-        if (block.owners != SHARED).all():
-            runs.append(("step" if (past.owners >= 0).any() else "texts", block.tokens.shape))
-        return original(self, past, block, *arguments)
-
-    monkeypatch.setattr(PackedModel, "extend", extend)
-    return runs
 
 
 # Layout
@@ -97,15 +82,6 @@ def test_every_text_lies_in_one_row(
             assert block.nodes[row, nodes].tolist() == list(range(inner))
             assert block.tokens[row, nodes].tolist() == trie.tokens.tolist()
             assert (block.positions[row, nodes] == start + lengths[text] - 1 + trie.depths).all()
-
-
-def test_rows_are_about_as_long_as_their_prefix() -> None:
-    lengths = np.random.default_rng(0).integers(5, 40, 100)
-    texts = [[1] * length for length in lengths]
-    for prefix, most, expected in [(10, 512, 128), (200, 512, 200), (3000, 512, 512), (3000, 4096, lengths.sum())]:
-        shape = lay_out(texts, None, prefix, most).tokens.shape
-        assert 0.8 * expected <= shape[1] <= 1.15 * expected
-        assert shape[0] * shape[1] <= 1.2 * lengths.sum()
 
 
 def test_one_long_text_does_not_make_every_row_long() -> None:

@@ -26,21 +26,14 @@ def rotary_rows(weight, heads):
 def write_gguf(path, model):
     config, weights = model.config, {name: value.numpy() for name, value in model.state_dict().items()}
     writer = gguf.GGUFWriter(str(path), "llama")
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_freq_base(10000.0)
-    writer.add_vocab_size(config.vocab_size)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_token_list([*SPECIAL, *ALPHABET, "ab"])
-    writer.add_token_types([3, 3] + [1] * (len(ALPHABET) + 1))
-    writer.add_token_merges(["a b"])
-    writer.add_bos_token_id(0)
-    writer.add_eos_token_id(1)
+    values = {"context_length": config.max_position_embeddings, "embedding_length": config.hidden_size}
+    values |= {"block_count": config.num_hidden_layers, "feed_forward_length": config.intermediate_size}
+    values |= {"head_count": config.num_attention_heads, "head_count_kv": config.num_key_value_heads}
+    values |= {"layer_norm_rms_eps": config.rms_norm_eps, "rope_freq_base": 10000.0, "vocab_size": config.vocab_size}
+    values |= {"tokenizer_model": "gpt2", "token_list": [*SPECIAL, *ALPHABET, "ab"], "token_merges": ["a b"]}
+    values |= {"token_types": [3, 3] + [1] * (len(ALPHABET) + 1), "bos_token_id": 0, "eos_token_id": 1}
+    for name, value in values.items():
+        getattr(writer, f"add_{name}")(value)
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.num_hidden_layers)
     for name, value in weights.items():
         for part, heads in (("q_proj", config.num_attention_heads), ("k_proj", config.num_key_value_heads)):

@@ -232,10 +232,7 @@ def test_presets_are_the_papers():
 
 
 def test_a_quantised_preset_is_another_model_than_its_hub_id(monkeypatch, causal_folder):
-    table = {
-        "small": presets.Preset(str(causal_folder), "none"),
-        "tiny": presets.Preset(str(causal_folder), "4bit"),
-    }
+    table = {"small": presets.Preset(str(causal_folder), "none"), "tiny": presets.Preset(str(causal_folder), "4bit")}
     monkeypatch.setattr(presets, "PRESETS", table)
     plain_revision = resolve(str(causal_folder)).revision
     assert revision_of(str(causal_folder)) == revision_of("small") == plain_revision

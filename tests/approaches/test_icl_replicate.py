@@ -31,7 +31,8 @@ from mlflow_l3d.studies.planning.run import plan
 from mlflow_l3d.studies.seeds.numbers.compared import answer_changes
 from mlflow_l3d.studies.seeds.run import SeedsRun, plan_replicate, replicate
 
-pytestmark = pytest.mark.skipif(find_spec("openai") is None, reason="openai is not installed")
+NEEDED = pytest.mark.skipif(find_spec("openai") is None, reason="openai is not installed")
+pytestmark = [NEEDED, pytest.mark.usefixtures("certificates")]
 ROWS, REPEATS = 6, 7
 
 
@@ -128,16 +129,9 @@ def test_a_server_that_answers_otherwise_under_load(changing):
 
 def keys(server: Server, cache: Path, cells: list[Any], **given: Any) -> list[int]:
     """Return how many requests each cell sends."""
-    job = Job(
-        APPROACH,
-        handmade_task(40, num_labelled=20, test_size=ROWS),
-        complete(
-            **{"base_url": server.url, "shots": 1, "decision": "generate", **given}, verbaliser="negative;positive"
-        ),
-        "openai:tiny",
-        "cpu",
-        cache,
-    )
+    settings = {"base_url": server.url, "shots": 1, "decision": "generate", "verbaliser": "negative;positive", **given}
+    task = handmade_task(40, num_labelled=20, test_size=ROWS)
+    job = Job(APPROACH, task, complete(**settings), "openai:tiny", "cpu", cache)
     return [outcome.metrics["requests_sent"] for outcome in InlineExecutor(job=job).run(cells)]
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from functools import cache
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -11,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from icl_engine_models import PAD, causal, prompts_of, t5
 from icl_helpers import APPROACH, cell, complete, outcome, small_task
 from icl_tiny_models import byte_tokenizer, llama, save
 
@@ -23,53 +21,17 @@ from mlflow_l3d.approaches.icl.engine.reading import next_tokens
 from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.testing.approaches import check_approach
 
-PAD = 0
-VOCABULARY = 40
-SIZES = {"vocab_size": VOCABULARY, "hidden_size": 32, "initializer_range": 0.2}
 BELOW_ONE = np.nextafter(1.0, 0.0)
 
 
-@cache
 def model(name: str) -> Any:
     """Return a tiny random model: the first two run packed, then two that fall back, then an encoder-decoder."""
-    torch.manual_seed(5)
-    more = {"n_layer": 2, "n_head": 4}
-    made: dict[str, Any] = {
-        "llama": lambda: llama(vocab_size=VOCABULARY, max_position_embeddings=128, initializer_range=0.2),
-        "gpt2": lambda: transformers.GPT2LMHeadModel(
-            transformers.GPT2Config(vocab_size=VOCABULARY, n_embd=32, n_positions=128, initializer_range=0.2, **more)
-        ),
-        "bloom": lambda: transformers.BloomForCausalLM(transformers.BloomConfig(**SIZES, **more)),
-        "mamba": lambda: transformers.MambaForCausalLM(
-            transformers.MambaConfig(**SIZES, num_hidden_layers=2, state_size=4)
-        ),
-        "t5": lambda: transformers.T5ForConditionalGeneration(
-            transformers.T5Config(
-                vocab_size=VOCABULARY,
-                d_model=32,
-                d_kv=8,
-                d_ff=64,
-                num_layers=2,
-                num_heads=4,
-                decoder_start_token_id=PAD,
-            )
-        ),
-    }
-    found = made[name]().eval()
-    found.generation_config.eos_token_id = None
-    found.generation_config.bos_token_id = None
-    return found
+    return t5() if name == "t5" else causal(name)
 
 
 def engine(name: str, **bounds: int) -> Any:
     kind = Seq2SeqEngine if name == "t5" else CausalEngine
     return kind(model(name), PAD, **bounds)
-
-
-def prompts_of(lengths: list[int], shared: int) -> list[list[int]]:
-    generator = np.random.default_rng(shared)
-    prefix = generator.integers(2, VOCABULARY, shared).tolist()
-    return [prefix + generator.integers(2, VOCABULARY, length).tolist() for length in lengths]
 
 
 @torch.inference_mode()
@@ -191,8 +153,9 @@ def test_slices_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 # The engines
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["llama", "gpt2", "bloom", "mamba", "t5"])
+@pytest.mark.parametrize(
+    "name", ["llama", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gpt2", "bloom", "mamba", "t5"))]
+)
 def test_engines_draw_what_a_loop_of_forwards_draws(name: str) -> None:
     prompts = prompts_of([1, 7, 3, 7, 12], shared=9)
     uniforms, temperature = token_draws(11, len(prompts), 6), 1.3
@@ -205,55 +168,6 @@ def test_engines_draw_what_a_loop_of_forwards_draws(name: str) -> None:
     assert free != engine(name).generate(prompts, 6, ())
     for bounds in ({}, {"batch_size": 3}, {"batch_tokens": 10}):
         assert engine(name, **bounds).generate(prompts, 6, stop, sampling=drawn) == stopped
-
-
-def test_packed_and_fallback_draw_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    prompts = prompts_of([2, 5, 5, 1], shared=6)
-    drawn = Sampling(0.8, token_draws(4, 4, 12))
-    packed = engine("llama").generate(prompts, 12, {3}, sampling=drawn)
-    fallback = engine("llama")
-    monkeypatch.setattr(fallback, "_packed", lambda longest: None)
-    assert fallback.generate(prompts, 12, {3}, sampling=drawn) == packed
-
-
-@pytest.mark.parametrize("name", ["llama", "bloom", "t5"])
-def test_a_text_keeps_its_draws_in_any_company(name: str) -> None:
-    prompts = prompts_of([4, 1, 6, 4, 4], shared=5)
-    uniforms = token_draws(8, 5, 6)
-    found = engine(name).generate(prompts, 6, {1}, sampling=Sampling(1.0, uniforms))
-    order = [3, 0, 4, 2]
-    moved = engine(name).generate([prompts[item] for item in order], 6, {1}, sampling=Sampling(1.0, uniforms[order]))
-    assert moved == [found[item] for item in order]
-
-
-@pytest.mark.parametrize("name", ["llama", "bloom", "t5"])
-def test_a_tiny_temperature_is_greedy(name: str) -> None:
-    prompts = prompts_of([1, 7, 3], shared=4)
-    drawn = Sampling(1e-6, token_draws(1, 3, 6))
-    assert engine(name).generate(prompts, 6, {1}, sampling=drawn) == engine(name).generate(prompts, 6, {1})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["llama", "bloom", "t5"])
-def test_two_tokens_have_the_models_joint_distribution(name: str) -> None:
-    from scipy.stats import chisquare
-
-    count, temperature, prompt = 3000, 1.1, [5, 9, 3, 12]
-    drawn = Sampling(temperature, token_draws(21, count, 2))
-    # Equal prompts: only their numbers tell them apart.
-    texts = engine(name, batch_tokens=4096).generate([prompt] * count, 2, (), sampling=drawn)
-    seen = Counter(map(tuple, texts))
-    observed, expected = [], []
-    for first, share in enumerate(shares(name, prompt, [], temperature)):
-        if share > 0.01:
-            for second, behind in enumerate(shares(name, prompt, [first], temperature)):
-                if count * share * behind >= 8:
-                    observed.append(seen[first, second])
-                    expected.append(count * share * behind)
-    assert len(expected) >= 20
-    observed.append(count - sum(observed))
-    expected.append(count - sum(expected))
-    assert chisquare(observed, expected).pvalue > 0.01
 
 
 @pytest.mark.parametrize("name", ["llama", "bloom", "t5"])

@@ -140,17 +140,10 @@ def test_an_investigation(tmp_path: Path, migrated_store: Path) -> None:
     reviews = short_reviews()
     table = pd.DataFrame({"text": reviews.texts[0], "label": [reviews.class_names[label] for label in reviews.labels]})
     table.to_csv(tmp_path / "reviews.csv", index=False)
-    found = whole.investigate(
-        approach="icl",
-        metric="f1_macro",
-        task=str(tmp_path / "reviews.csv"),
-        factor="sample_choice",
-        investigation_runs=2,
-        mitigation_runs=2,
-        golden_runs=2,
-        test_size=2,
-        hyperparameters={"chat": "none", "shots": 1},
-    )
+    given = {"approach": "icl", "metric": "f1_macro", "factor": "sample_choice"}
+    given |= {"investigation_runs": 2, "mitigation_runs": 2, "golden_runs": 2, "test_size": 2}
+    settings = {"chat": "none", "shots": 1}
+    found = whole.investigate(task=str(tmp_path / "reviews.csv"), hyperparameters=settings, **given)
     frame = found.to_frame(full=True)
     assert list(frame["factor"]) == ["sample_choice"]
     assert frame["golden_std"].notna().all()

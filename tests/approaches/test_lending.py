@@ -12,11 +12,11 @@ import icl_helpers
 import numpy as np
 import pytest
 from finetuning_helpers import cell as finetuning_cell
-from finetuning_helpers import handmade_task
+from finetuning_helpers import handmade_task, opened
 from finetuning_models import tiny_bert
 from icl_helpers import tiny_model
 
-from mlflow_l3d.approaches.base import Approach, Session, resolve_hyperparameters
+from mlflow_l3d.approaches.base import Approach, Session
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.icl import InContextLearning
 from mlflow_l3d.approaches.models.pretrained import lent
@@ -47,11 +47,6 @@ def test_an_object_lives_as_long_as_somebody_holds_it() -> None:
     assert watched() is None
 
 
-def opened(approach: Approach, model: str, cache: Path, **given: Any) -> Session:
-    hyperparameters = approach.complete(resolve_hyperparameters(approach, given))
-    return approach.prepare(TASK, hyperparameters, model=model, device="cpu", cache=cache)
-
-
 def test_a_language_model_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from mlflow_l3d.approaches.icl import models as module
 
@@ -59,14 +54,14 @@ def test_a_language_model_is_loaded_once(tmp_path: Path, monkeypatch: pytest.Mon
     loads, load = [], module.load_model
     monkeypatch.setattr(module, "load_model", lambda *given, **named: loads.append(given) or load(*given, **named))
     settings = [{"shots": 1}, {"shots": 2, "prompt_format": "B"}, {"shots": 0, "truncation": "right"}, {"shots": 1}]
-    together = [opened(InContextLearning(), folder, tmp_path, **each) for each in settings]
+    together = [opened(InContextLearning(), TASK, tmp_path, folder, **each) for each in settings]
     assert len(loads) == 1
     found = [next(iter(session.run([icl_helpers.cell()]))) for session in reversed(together)]
     for session in together:
         session.close()
     alone = []
     for each in reversed(settings):
-        session = opened(InContextLearning(), folder, tmp_path, **each)
+        session = opened(InContextLearning(), TASK, tmp_path, folder, **each)
         alone.append(next(iter(session.run([icl_helpers.cell()]))))
         session.close()
     assert len(loads) == 1 + len(settings)
@@ -79,7 +74,7 @@ def test_a_trained_model_is_loaded_once_for_recipes_that_do_not_shape_it(tmp_pat
     folder = tiny_bert(tmp_path / "model")
 
     def session(**given: Any) -> Any:
-        return opened(Finetuning(), folder, tmp_path, **{**FULL, **given})
+        return opened(Finetuning(), TASK, tmp_path, folder, **{**FULL, **given})
 
     first, second, longer, other = session(), session(learning_rate=1e-3), session(max_length=32), session(dropout=0.3)
     assert first.model is second.model is longer.model

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from mlflow_l3d.approaches import shots
 from mlflow_l3d.approaches.shots import Episodes, Pieces, random_shots
-from mlflow_l3d.approaches.stack import dropout_factors
 from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.errors import ParameterError
 
@@ -95,23 +94,6 @@ def test_only_the_seed_decides_the_order():
 
 def test_without_queries_there_is_a_support_set_only():
     assert (tasks(queries=0) // 100 == [1] * 5 + [2] * 5 + [3] * 5).all()
-
-
-def test_orders_are_uniform():
-    """Of 3 examples in pieces of 1, all 6 orders of a pass are equally likely."""
-    drawn = pieces(3, 1).draw(3 * 6000).reshape(6000, 3)
-    counts = Counter(map(tuple, drawn.tolist()))
-    assert len(counts) == 6
-    assert sum((count - 1000) ** 2 / 1000 for count in counts.values()) < 20.5  # chi-square, 5 degrees: p = 0.001
-
-
-def test_masks_have_the_mean_of_no_dropout_and_a_stream_for_each_epoch():
-    mask = dropout_factors(stream(5, "episode_dropout", "0"), (40, 20, 128), 0.3)
-    assert mask.dtype == np.float32
-    assert set(np.unique(mask)) == {np.float32(0), np.float32(1 / 0.7)}
-    assert mask.mean() == pytest.approx(1, abs=4 * np.sqrt(0.3 / 0.7 / mask.size))
-    assert (mask != dropout_factors(stream(5, "episode_dropout", "1"), (40, 20, 128), 0.3)).any()
-    np.testing.assert_array_equal(mask[:7], dropout_factors(stream(5, "episode_dropout", "0"), (7, 20, 128), 0.3))
 
 
 def test_the_error_names_the_hyperparameter_that_the_user_typed():

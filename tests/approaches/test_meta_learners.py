@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from itertools import permutations
-
-import meta_learning_reference as reference
+import meta_learning_published as published
 import numpy as np
 import pytest
 import torch
-from meta_learning_cases import Case, Given, case
+from meta_learning_cases import Case, Given, case, plain_logits, weights_of
 
 from mlflow_l3d.approaches.meta_learning.session import learner_of
-from mlflow_l3d.approaches.numerics import one_thread
 from mlflow_l3d.approaches.stack import Stack
+
+pytestmark = pytest.mark.usefixtures("alone")
 
 SETTINGS = {
     "protonet": Given("protonet", meta_optimizer="sgd"),
     "maml": Given("maml", meta_optimizer="adam"),
     "maml twice": Given("maml", meta_optimizer="adam", inner_steps=2, adaptation_steps=3),
     "fomaml": Given("fomaml", meta_optimizer="adam"),
+    "fomaml, not adapted": Given("fomaml", meta_optimizer="adam", adaptation_steps=0),
     "reptile": Given("reptile", meta_optimizer="sgd", adaptation_steps=2),
     "reptile adam": Given("reptile", inner_optimizer="adam", inner_learning_rate=0.05, adaptation_steps=4),
     "reptile adam twice": Given("reptile", inner_optimizer="adam", inner_learning_rate=0.05, inner_steps=2),
 }
 by_name = pytest.mark.parametrize("name", SETTINGS)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    with one_thread():
-        yield
 
 
 def drawn_for(given: Given, **sizes: object) -> Case:
@@ -59,28 +51,15 @@ def unseen(drawn: Case, shots: int = 3, examples: int = 9) -> tuple[torch.Tensor
 def test_a_step_is_that_of_torch_optim_with_the_gradient_of_the_definition(name: str) -> None:
     given = SETTINGS[name]
     drawn = drawn_for(given)
-    learner, kinds = learner_of(given), {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
-    wanted = [drawn.weights(cell) for cell in range(len(drawn.stack))]
-    optimizers = [kinds[given.meta_optimizer](own.values(), lr=given.meta_learning_rate) for own in wanted]
+    learner, networks = learner_of(given), [drawn.network(cell) for cell in range(2)]
     for _ in range(4):
         learner.step(drawn.stack, drawn.x, drawn.labels)
-        for cell, (own, optimizer) in enumerate(zip(wanted, optimizers, strict=True)):
-            tasks = drawn.tasks(cell, given.shots * drawn.stack.classes)
-            for part, gradient in reference.GRADIENTS[given.learner](given, own, tasks)[0].items():
-                own[part].grad = gradient
-            optimizer.step()
-    for cell, own in enumerate(wanted):
-        torch.testing.assert_close(drawn.stack.w1[cell], own["w1"], rtol=1e-7, atol=1e-9)
-        torch.testing.assert_close(drawn.stack.w2[cell], own["w2"], rtol=1e-7, atol=1e-9)
-
-
-@by_name
-def test_the_loss_falls(name: str) -> None:
-    given = SETTINGS[name]
-    drawn, learner = drawn_for(given), learner_of(replace(given, meta_learning_rate=0.03))
-    losses = [learner.step(drawn.stack, drawn.x, drawn.labels) for _ in range(60)]
-    assert losses[0].shape == (2,)
-    assert bool((losses[-1] < losses[0] - 0.02).all())
+    for cell, network in enumerate(networks):
+        batches = 4 * [drawn.tasks(cell, given.shots * drawn.stack.classes)]
+        meta = given.meta_optimizer, given.meta_learning_rate
+        published.train(given.learner, network, batches, after="batch", meta=meta, base=given.base)
+        for own, wanted in zip((drawn.stack.w1, drawn.stack.w2), weights_of(network), strict=True):
+            torch.testing.assert_close(own[cell], wanted, rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize("classes", [2, 4])
@@ -92,114 +71,30 @@ def test_adaptation_is_that_of_the_definition(name: str, classes: int) -> None:
     before = drawn.stack.w1.clone(), drawn.stack.w2.clone()
     logits = learner_of(given).adapted_logits(drawn.stack, x_s, labels, x)
     for cell in range(3):
-        support = reference.Set(x_s[cell], labels[cell])
-        wanted = reference.adapted_logits(given, drawn.weights(cell), support, x[cell])
+        wanted = plain_logits(given, drawn.network(cell), (x_s[cell, :, :-1], labels[cell]), x[cell, :, :-1])
         torch.testing.assert_close(logits[cell], wanted, rtol=1e-9, atol=1e-11)
     assert torch.equal(before[0], drawn.stack.w1)
     assert torch.equal(before[1], drawn.stack.w2)
-
-
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_no_steps_of_adaptation_leave_the_weights(optimizer: str) -> None:
-    given = Given("reptile", inner_optimizer=optimizer, adaptation_steps=0)
-    drawn = drawn_for(given)
-    x_s, labels, x = unseen(drawn)
-    wanted = reference.logits(drawn.weights(0), reference.Set(x[0], labels[0]))
-    torch.testing.assert_close(learner_of(given).adapted_logits(drawn.stack, x_s, labels, x)[0], wanted)
-
-
-def test_prototypes_by_hand() -> None:
-    """Two units that copy the two features: class means (1, 0) and (0, 2)."""
-    w1 = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
-    stack = Stack.of([(w1, np.zeros((3, 2)))], dtype=torch.float64)
-    x_s = torch.tensor([[[0.0, 0.0, 1.0], [2.0, 0.0, 1.0], [0.0, 1.0, 1.0], [0.0, 3.0, 1.0]]], dtype=torch.float64)
-    x = torch.tensor([[[1.0, 1.0, 1.0], [3.0, -5.0, 1.0]]], dtype=torch.float64)
-    logits = learner_of(Given("protonet")).adapted_logits(stack, x_s, torch.tensor([[0, 0, 1, 1]]), x)
-    assert logits[0].tolist() == [[-1.0, -2.0], [-4.0, -13.0]]
-
-
-def test_one_expanded_test_set_serves_all_cells() -> None:
-    drawn = drawn_for(SETTINGS["maml"])
-    x_s, labels, x = unseen(drawn)
-    learner, same = learner_of(SETTINGS["maml"]), x[:1].expand(2, -1, -1)
-    torch.testing.assert_close(
-        learner.adapted_logits(drawn.stack, x_s, labels, same),
-        learner.adapted_logits(drawn.stack, x_s, labels, same.clone()),
-        rtol=1e-12,
-        atol=1e-12,
-    )
-
-
-@by_name
-def test_a_cell_alone_and_among_others(name: str) -> None:
-    """Weights differ by rounding at most (by nothing, with one thread, on the CPUs seen); predictions do not differ."""
-    given = SETTINGS[name]
-    with one_thread():
-        many = paper_sized(given, cells=5)
-        alone = [many.cell(cell) for cell in range(5)]
-        x_s, labels, x = unseen(many)
-        learner = learner_of(given)
-        for _ in range(10):
-            learner.step(many.stack, many.x, many.labels)
-        together = learner.adapted_logits(many.stack, x_s, labels, x)
-        for cell, own in enumerate(alone):
-            single = learner_of(given)
-            for _ in range(10):
-                single.step(own.stack, own.x, own.labels)
-            torch.testing.assert_close(many.stack.w1[cell], own.stack.w1[0], rtol=1e-5, atol=1e-6)
-            torch.testing.assert_close(many.stack.w2[cell], own.stack.w2[0], rtol=1e-5, atol=1e-6)
-            piece = slice(cell, cell + 1)
-            logits = single.adapted_logits(own.stack, x_s[piece], labels[piece], x[piece])
-            assert torch.equal(logits.argmax(2)[0], together.argmax(2)[cell])
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e30])
 @by_name
 def test_a_cell_that_diverges_leaves_the_others_as_they_are(name: str, bad: float) -> None:
     given = SETTINGS[name]
-    with one_thread():
-        clean, dirty = paper_sized(given, cells=3), paper_sized(given, cells=3)
-        dirty.x[1, 0, 0, 0] = bad
-        x_s, labels, x = unseen(clean)
-        results = []
-        for drawn in (clean, dirty):
-            learner = learner_of(given)
-            losses = torch.stack([learner.step(drawn.stack, drawn.x, drawn.labels) for _ in range(4)], 1)
-            logits = learner.adapted_logits(drawn.stack, x_s, labels, x)
-            results.append((losses, logits, drawn.stack.w1, drawn.stack.w2))
+    clean, dirty = paper_sized(given, cells=3), paper_sized(given, cells=3)
+    dirty.x[1, 0, 0, 0] = bad
+    x_s, labels, x = unseen(clean)
+    results = []
+    for drawn in (clean, dirty):
+        learner = learner_of(given)
+        losses = torch.stack([learner.step(drawn.stack, drawn.x, drawn.labels) for _ in range(4)], 1)
+        logits = learner.adapted_logits(drawn.stack, x_s, labels, x)
+        results.append((losses, logits, drawn.stack.w1, drawn.stack.w2))
     for one, other in zip(*results, strict=True):
         assert torch.equal(one[[0, 2]], other[[0, 2]])
     assert bool(torch.isfinite(results[0][0]).all())
     if not np.isfinite(bad):
         assert not bool(torch.isfinite(results[1][0][1, -1]))
-
-
-@by_name
-def test_the_order_of_the_tasks_of_a_step_matters_by_rounding_only(name: str) -> None:
-    given = SETTINGS[name]
-    gradients = []
-    for order in permutations(range(3)):
-        drawn, chosen = drawn_for(given), list(order)
-        learner_of(given).differentiate(drawn.stack, drawn.x[:, chosen].contiguous(), drawn.labels[:, chosen])
-        gradients.append((drawn.stack.g1, drawn.stack.g2))
-    for other in gradients[1:]:
-        torch.testing.assert_close(other, gradients[0], rtol=1e-10, atol=1e-13)
-
-
-@by_name
-def test_cells_that_go_on_alone_go_on_as_before(name: str) -> None:
-    given = SETTINGS[name]
-    with one_thread():
-        many, learner = paper_sized(given, cells=4), learner_of(given)
-        for _ in range(3):
-            learner.step(many.stack, many.x, many.labels)
-        some = many.stack.select([3, 1])
-        for _ in range(3):
-            learner.step(many.stack, many.x, many.labels)
-        for _ in range(3):
-            learner.step(some, many.x[[3, 1]], many.labels[[3, 1]])
-    torch.testing.assert_close(some.w1, many.stack.w1[[3, 1]], rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(some.w2, many.stack.w2[[3, 1]], rtol=1e-5, atol=1e-6)
 
 
 def test_buffers_hold_nothing_of_an_earlier_step() -> None:
@@ -224,22 +119,6 @@ def test_a_stack_copies_what_it_is_given() -> None:
     part = stack.select(np.array([0]))
     part.w1.fill_(7)
     assert float(stack.w1.max()) == 1
-
-
-@pytest.mark.parametrize(("first", "second"), [((2, 5, 3), (2, 4, 2)), ((1, 64, 1), (1, 2, 2)), ((7, 1, 1), (7, 2, 3))])
-def test_adam_is_that_of_torch(first: tuple[int, ...], second: tuple[int, ...]) -> None:
-    generator = torch.Generator().manual_seed(0)
-    stack = Stack(*(torch.randn(shape, dtype=torch.float64, generator=generator) for shape in (first, second)))
-    theirs = [layer.clone().requires_grad_() for layer in (stack.w1, stack.w2)]
-    optimizer = torch.optim.Adam(theirs, lr=0.1)
-    for _ in range(6):
-        for layer, gradient in zip(theirs, (stack.g1, stack.g2), strict=True):
-            gradient.normal_(generator=generator)
-            layer.grad = gradient.clone()
-        stack.descend("adam", 0.1)
-        optimizer.step()
-    for own, layer in zip((stack.w1, stack.w2), theirs, strict=True):
-        torch.testing.assert_close(own, layer.detach(), rtol=1e-10, atol=1e-12)
 
 
 def test_adam_has_no_weight_decay() -> None:

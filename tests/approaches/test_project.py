@@ -88,6 +88,15 @@ def dependencies(approach, **given):
     return approach.dependencies(resolve_hyperparameters(approach, given), "")
 
 
+def trained(approach, folder, **given):
+    """Return task and outcome of a cell."""
+    hyperparameters = resolve_hyperparameters(approach, given)
+    task = approach.own_task(hyperparameters, folder / "cache")
+    session = approach.prepare(task, hyperparameters, model="", device="cpu", cache=folder)
+    (outcome,) = session.run([one_cell(approach.factors)])
+    return task, outcome
+
+
 @pytest.mark.parametrize(
     ("name", "given"),
     [
@@ -173,12 +182,8 @@ def test_what_a_project_logs_is_the_outcome(folder, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(folder / "temporary"))
     (folder / "shop" / "train.py").write_text(REAL)
     approach = project(folder, project_parameters={"seed": "{a}", "data": "data.csv"})
-    hyperparameters = resolve_hyperparameters(approach, {"classes": "a|b", "artifacts": 0.001, "experiment": "theirs"})
-    task = approach.own_task(hyperparameters, folder / "cache")
-    assert task.name == "shop"
-    session = approach.prepare(task, hyperparameters, model="", device="cpu", cache=folder)
-    (outcome,) = session.run([one_cell(approach.factors)])
-    assert outcome.error is None
+    task, outcome = trained(approach, folder, classes="a|b", artifacts=0.001, experiment="theirs")
+    assert (task.name, outcome.error) == ("shop", None)
     assert (outcome.predictions.tolist(), outcome.labels.tolist(), outcome.metrics) == ([0, 0], [0, 1], {"rmse": 0.3})
     logged = outcome.logged
     seed = str(one_cell(approach.factors).seeds["a"] % 2**31)
@@ -207,11 +212,7 @@ def test_what_a_project_logs_is_the_outcome(folder, monkeypatch):
 def test_a_project_that_gives_nothing_is_one_line(folder, script, why):
     (folder / "shop" / "train.py").write_text(script)
     approach = project(folder, entry_point="quick", project_parameters={"random.seed": "{a}"})
-    hyperparameters = resolve_hyperparameters(approach, {"classes": "none"})
-    task = approach.own_task(hyperparameters, folder)
-    session = approach.prepare(task, hyperparameters, model="", device="cpu", cache=folder)
-    (outcome,) = session.run([one_cell(approach.factors)])
-    assert why in outcome.error
+    assert why in trained(approach, folder, classes="none")[1].error
 
 
 @pytest.mark.usefixtures("kept_store")

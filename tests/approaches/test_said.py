@@ -29,10 +29,7 @@ def read(text, **more):
         ("accuracy: 0.5\naccuracy: 0.75", {"accuracy": "0.75"}),
         ("\x1b[32mAccuracy\x1b[0m: \x1b[1m0.9\x1b[0m.", {"accuracy": "0.9"}),
         ("loss: 1e-3, auc: .5; mcc=-0.25", {"loss": "0.001", "auc": "0.5", "mcc": "-0.25"}),
-        (
-            "1/3 ===> - loss: 0.7 - acc: 0.1\b\b\b\b\b3/3 - loss: 0.5 - acc: 0.8\n",
-            {"loss": "0.5", "acc": "0.8"},
-        ),
+        ("1/3 ===> - loss: 0.7 - acc: 0.1\b\b\b\b\b3/3 - loss: 0.5 - acc: 0.8\n", {"loss": "0.5", "acc": "0.8"}),
         ("Epoch 3:  45%|## | 45/100 [00:10<00:12, 4.4it/s, loss=0.34, acc=0.9]", {"loss": "0.34", "acc": "0.9"}),
         ("1/2 acc: 0.1\r2/2 acc: 0.2\rdone", {"acc": "0.2"}),
         (

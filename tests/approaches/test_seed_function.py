@@ -102,10 +102,7 @@ def by_same_file(seed):
 
 @pytest.mark.parametrize(
     ("function", "most", "why"),
-    [
-        (by_file, 20_000, "best.txt changed while the function ran"),
-        (by_same_file, 1, "more than 1 files, too many"),
-    ],
+    [(by_file, 20_000, "best.txt changed while the function ran"), (by_same_file, 1, "more than 1 files, too many")],
 )
 def test_runs_of_a_function_that_writes_into_the_folder_follow_one_another(
     function, most, why, tmp_path, monkeypatch, caplog
@@ -248,13 +245,8 @@ def trainer(seed):
     sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     config = BertConfig(vocab_size=40, id2label={0: "neg", 1: "pos"}, **sizes)
     examples = [{"input_ids": torch.arange(place % 9, place % 9 + 6), "labels": place % 2} for place in range(30)]
-    quiet = {
-        "report_to": "none",
-        "save_strategy": "no",
-        "logging_strategy": "no",
-        "disable_tqdm": True,
-        "use_cpu": True,
-    }
+    quiet = {"report_to": "none", "save_strategy": "no", "logging_strategy": "no", "disable_tqdm": True}
+    quiet |= {"use_cpu": True}
     arguments = TrainingArguments("unused", num_train_epochs=1, learning_rate=0.01, **quiet)
     return Trainer(
         BertForSequenceClassification(config), arguments, train_dataset=examples[:16], eval_dataset=examples[16:]

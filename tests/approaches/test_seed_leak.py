@@ -10,12 +10,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from finetuning_models import tiny_bert
+from finetuning_helpers import cell
+from finetuning_models import session_of, tiny_bert
 
-from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning import Finetuning
-from mlflow_l3d.cells.cell import Cell
-from mlflow_l3d.cells.factors import configuration_seed
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import SplitSettings
 
@@ -40,12 +38,6 @@ class Watched:
         return self.tokens.batch(positions, device)
 
 
-def make_cell(**configurations):
-    chosen = {factor: configurations.get(factor, 0) for factor in Finetuning.factors}
-    seeds = {factor: configuration_seed(0, factor, number) for factor, number in chosen.items()}
-    return Cell("golden", None, None, None, 0, chosen, seeds, f"{sorted(chosen.items())}")
-
-
 def make_task(**settings):
     return Task(
         "leak", (TEXTS,), LABELS, ("good", "bad"), np.arange(90), SplitSettings(num_labelled=20, **settings), "leak"
@@ -54,17 +46,14 @@ def make_task(**settings):
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory):
-    approach = Finetuning()
-    given = {"trainable": "full", "epochs": 2, "max_length": LENGTH, "early_stopping_patience": 0, "batch_size": 10}
-    hyperparameters = approach.complete(resolve_hyperparameters(approach, given))
     folder = tmp_path_factory.mktemp("model")
-    where = {"model": tiny_bert(folder / "bert"), "device": "cpu", "cache": folder}
-    opened = approach.prepare(make_task(test_size=12), hyperparameters, **where)
+    given = {"epochs": 2, "max_length": LENGTH, "early_stopping_patience": 0, "batch_size": 10}
+    opened = session_of(make_task(test_size=12), tiny_bert(folder / "bert"), folder, **given)
     yield opened
     opened.close()
 
 
-def observed(session, cell):
+def observed(session, chosen):
     """Run a cell; return name -> bytes of what was drawn, and the scores."""
     masks, weights, lengths = [], [], set()
 
@@ -88,7 +77,7 @@ def observed(session, cell):
     tokens = session.inputs
     session.inputs = Watched(tokens, session.model)
     try:
-        (outcome,) = session.run([cell])
+        (outcome,) = session.run([chosen])
         visits = session.inputs.visits
     finally:
         session.inputs = tokens
@@ -96,7 +85,7 @@ def observed(session, cell):
             handle.remove()
     assert outcome.error is None, outcome.traceback
     assert lengths == {LENGTH}
-    split = session.task.split(cell.seeds)
+    split = session.task.split(chosen.seeds)
     place = {int(position): number for number, position in enumerate(split.train)}
     order = [[place[int(position)] for position in batch] for batch in visits]
     assert sorted(number for batch in order for number in batch) == sorted(2 * list(range(len(split.train))))
@@ -125,33 +114,23 @@ FEEDS = {
 
 @pytest.fixture(scope="module")
 def before(session):
-    return observed(session, make_cell())
-
-
-def test_every_factor_is_here():
-    assert set(FEEDS) == set(Finetuning.factors)
+    return observed(session, cell())
 
 
 @pytest.mark.parametrize("factor", FEEDS)
 def test_one_factor_alone(session, before, factor):
-    after, scores = observed(session, make_cell(**{factor: 3}))
+    assert set(FEEDS) == set(Finetuning.factors)
+    after, scores = observed(session, cell(**{factor: 3}))
     assert {name for name in after if after[name] != before[0][name]} == FEEDS[factor]
     assert scores != before[1]
 
 
 def test_nothing_changes_where_nothing_does(session, before):
     """Last, after cells of all other kinds."""
-    assert observed(session, make_cell()) == before
-
-
-@pytest.mark.parametrize("factor", ["data_order", "model_initialisation", "model_randomness"])
-def test_a_split_does_not_look_at_other_factors(factor):
-    first, second = (make_task(test_size=12).split(make_cell(**{factor: number}).seeds) for number in (0, 3))
-    for name in ("train", "validation", "test"):
-        assert getattr(first, name).tobytes() == getattr(second, name).tobytes()
+    assert observed(session, cell()) == before
 
 
 def test_a_fixed_test_set_is_fed_by_no_factor():
     task = make_task(test_size=12, test_selection="fixed")
-    tests = {task.split(make_cell(**{factor: 3}).seeds).test.tobytes() for factor in FEEDS}
-    assert tests == {task.split(make_cell().seeds).test.tobytes()}
+    tests = {task.split(cell(**{factor: 3}).seeds).test.tobytes() for factor in FEEDS}
+    assert tests == {task.split(cell().seeds).test.tobytes()}

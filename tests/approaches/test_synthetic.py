@@ -10,7 +10,6 @@ from synthetic_truth import total_sobol_indices, true_importance
 from mlflow_l3d.approaches.base import Approach, resolve_hyperparameters
 from mlflow_l3d.approaches.synthetic import FACTORS, MARGIN, Synthetic, fails, score
 from mlflow_l3d.cells.factors import configuration_seed
-from mlflow_l3d.designs.crossed import CrossedDesign
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.settings import SplitSettings
 from mlflow_l3d.tasks.sources.packaged import generate
@@ -87,24 +86,6 @@ def test_scores_have_the_indices_they_claim(noise):
         sigma2 = (y.var(ddof=1) + other.var(ddof=1)) / 2
         error = 4 * squares.std() / math.sqrt(count) / sigma2
         assert squares.mean() / sigma2 == pytest.approx(total_sobol_indices(chosen)[name], abs=error + 0.02)
-
-
-@pytest.mark.slow
-def test_crossed_design_finds_the_true_importance():
-    chosen = only(data_order=0.0, data_split=1.0)
-    names = ("data_split", "data_order")
-    design = CrossedDesign(("data_order",), names, 40, 120, 2000, 0, "test")
-    y = np.zeros((120, 40))
-    golden = []
-    for cell in design.cells():
-        value = score(cell.seeds, chosen)
-        if cell.phase == "golden":
-            golden.append(value)
-        else:
-            y[cell.row, cell.column] = value
-    importance = (y.std(axis=1).mean() - y.mean(axis=1).std()) / np.std(golden)
-    assert importance == pytest.approx(true_importance(chosen)["data_order"], abs=0.15)
-    assert importance > 0.2
 
 
 @given(st.integers(0, 2**53 - 1), st.lists(st.floats(0, 2e6), min_size=6, max_size=6), st.floats(0, 1))

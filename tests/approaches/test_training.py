@@ -597,13 +597,7 @@ def test_what_runs_change_and_clocks_are_not_in_the_key(stateful):
 
 @pytest.mark.parametrize(
     ("name", "changed"),
-    [
-        ("ALPHA", 2),
-        ("CALLS", 5),
-        ("CACHE", {}),
-        ("SETTINGS", {"rate": 2, "seed": "one"}),
-        ("MODEL", ()),
-    ],
+    [("ALPHA", 2), ("CALLS", 5), ("CACHE", {}), ("SETTINGS", {"rate": 2, "seed": "one"}), ("MODEL", ())],
 )
 def test_an_edit_of_a_variable_that_runs_change_is_in_the_key(stateful, name, changed):
     stateful.state.CACHE["zero"] = 0

@@ -80,34 +80,17 @@ class ForgetfulSession(Session):
         pass
 
 
-class Wasteful(Synthetic):
-    """Says that a factor is inactive, and it is not."""
-
-    def inactive_factors(self, hyperparameters):
-        return {"data_order": "never mind"}
-
-
 class Unpicklable(Synthetic):
     def __reduce__(self):
         raise TypeError("a lock cannot be pickled")
 
 
-class Silent(Synthetic):
-    def inactive_factors(self, hyperparameters):
-        return {"data_order": ""}
+def synthetic(**attributes):
+    """Return the synthetic approach with other attributes."""
+    return type("Own", (Synthetic,), attributes)()
 
 
-class Numbers(Synthetic):
-    def numerics(self, device):
-        return {"threads": 1}
-
-
-class NoFactors(Synthetic):
-    factors = ("data_order",)
-
-
-class NoVersion(Synthetic):
-    version = ""
+WASTEFUL = synthetic(inactive_factors=lambda *_: {"data_order": "never mind"})  # and it has an effect
 
 
 def mine(function):
@@ -118,18 +101,21 @@ def mine(function):
     ("approach", "said"),
     [
         (object(), "object is not an approach: it is not a subclass of mlflow_l3d.approaches.base.Approach"),
-        (NoVersion(), "NoVersion is not an approach: it lacks version"),
-        (NoFactors(), "factors must contain those of the task, label_selection, data_split is missing"),
+        (synthetic(version=""), "Own is not an approach: it lacks version"),
+        (
+            synthetic(factors=("data_order",)),
+            "factors must contain those of the task, label_selection, data_split is missing",
+        ),
         (WithHyperparameter(), "default of hyperparameter depth is not allowed"),
         (Unpicklable(), "does not survive pickling: a lock"),
-        (Silent(), "must give a reason and the fix for data_order"),
-        (Numbers(), "numerics must map texts to texts"),
+        (synthetic(inactive_factors=lambda *_: {"data_order": ""}), "must give a reason and the fix for data_order"),
+        (synthetic(numerics=lambda *_: {"threads": 1}), "numerics must map texts to texts"),
         (mine(relative), "other predictions of its test examples if a reference set is predicted, too"),
         (mine(constant), "factor data_order has no effect in 2 other configuration"),
         (mine(global_generator), "a cell gives other .*predictions.* the same cell again in the same session"),
         (UnderAnotherSeed(), "a cell failed: KeyError: 'sample_choice'"),
         (Forgetful(), "a cell gives other .*predictions"),
-        (Wasteful(), "factor data_order is said to be inactive, and changes .*synthetic_score"),
+        (WASTEFUL, "factor data_order is said to be inactive, and changes .*synthetic_score"),
     ],
 )
 def test_what_breaks_the_contract_is_named(approach, said, tmp_path):

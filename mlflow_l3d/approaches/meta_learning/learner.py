@@ -59,7 +59,7 @@ class Learner(ABC):
         x_s, labels_s
             Shapes (B, m, D + 1) and (B, m): the adaptation sets; every class occurs.
         x
-            Shape (B, n, D + 1), the last column 1; may be an expanded view.
+            Shape (B, n, D + 1), the last column 1.
 
         Returns
         -------

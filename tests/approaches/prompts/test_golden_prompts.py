@@ -11,6 +11,10 @@ from mlflow_l3d.approaches.icl.prompts import PromptFormat
 
 GOLDEN = Path(__file__).parent / "golden"
 
+SNIPS = ("AddToPlaylist", "BookRestaurant", "GetWeather", "PlayMusic", "RateBook")
+SNIPS += ("SearchCreativeWork", "SearchScreeningEvent")
+DBPEDIA = ("Company", "EducationalInstitution", "Artist", "Athlete", "OfficeHolder", "MeanOfTransportation", "Building")
+DBPEDIA += ("NaturalPlace", "Village", "Animal", "Plant", "Album", "Film", "WrittenWork")
 # Class names as the data sets give them, two labelled examples, and an input.
 EXAMPLES = {
     "sst2": (
@@ -42,53 +46,22 @@ EXAMPLES = {
         ("How many legs has a spider ?",),
     ),
     "snips": (
-        (
-            "AddToPlaylist",
-            "BookRestaurant",
-            "GetWeather",
-            "PlayMusic",
-            "RateBook",
-            "SearchCreativeWork",
-            "SearchScreeningEvent",
-        ),
+        SNIPS,
         [(("Add this song to my road trip list",), 0), (("Reserve a table for two in Rome",), 1)],
         ("Will it rain tomorrow?",),
     ),
     "dbpedia": (
-        (
-            "Company",
-            "EducationalInstitution",
-            "Artist",
-            "Athlete",
-            "OfficeHolder",
-            "MeanOfTransportation",
-            "Building",
-            "NaturalPlace",
-            "Village",
-            "Animal",
-            "Plant",
-            "Album",
-            "Film",
-            "WrittenWork",
-        ),
+        DBPEDIA,
         [(("Acme Ltd. makes anvils.",), 0), (("The Old Mill is a novel of 1921.",), 13)],
         ("The red kite is a bird of prey.",),
     ),
-    "rotten_tomatoes": (
-        ("negative", "positive"),
-        [(("a dull film",), 0), (("a warm story",), 1)],
-        ("superb",),
-    ),
+    "rotten_tomatoes": (("negative", "positive"), [(("a dull film",), 0), (("a warm story",), 1)], ("superb",)),
     "bbc_news": (
         ("business", "entertainment", "politics", "sports", "tech"),
         [(("Profits fell again.",), 0), (("A new phone is out.",), 4)],
         ("He won the final.",),
     ),
-    "generic": (
-        ("spam", "not_spam"),
-        [(("Win now!",), 0), (("See you at noon.",), 1)],
-        ("Free prize",),
-    ),
+    "generic": (("spam", "not_spam"), [(("Win now!",), 0), (("See you at noon.",), 1)], ("Free prize",)),
     "generic_pair": (
         ("entailment", "not_entailment"),
         [(("It rains.", "It is wet."), 0), (("It rains.", "It is Monday."), 1)],

@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlflow_l3d.approaches.icl.formats import (
-    format_for,
-)
+from mlflow_l3d.approaches.icl.formats import format_for
 from mlflow_l3d.approaches.icl.paper import LETTERS, TABLES, paper_task
 from mlflow_l3d.approaches.icl.prompts import PromptFormat
 from mlflow_l3d.errors import ParameterError
