@@ -236,8 +236,7 @@ def achieved(each: Verified, answer: CureAnswer) -> str:
     limit = f" by more than {unit_of(answer.metric).size(answer.smallest_effect)}" * is_limited
     ratio = f"{percent_text(each.ratio.value)} %, {between(*each.ratio[1:], percent_text)}"
     kept = f"Mean not {_worse(answer)}{limit}: {_SHOWN[answer.mean_kept(each)]}."
-    spread = "; ".join(filter(None, (ratio, each.roughness)))
-    return f"Less spread: {_SHOWN[each.less_spread]} ({spread}). {kept}"
+    return f"Less spread: {_SHOWN[each.less_spread]} ({'; '.join(filter(None, (ratio, each.roughness)))}). {kept}"
 
 
 def verified_table(each: Verified, answer: CureAnswer) -> Table:
@@ -278,13 +277,13 @@ def trained_table(answer: CureAnswer) -> Table:
 
 def _surprise(each: Verified) -> str:
     """Return whether what was achieved is as far from what was predicted as luck explains; empty if unknown."""
-    over = each.over_predicted
-    if not math.isfinite(over.high):
-        return ""
-    far = "luck alone rarely explains that: predict it again from more runs"
-    held = "luck alone may explain that" if over.low <= 1 <= over.high else far
-    times = f"{over.value:.2f} times ({between(*over[1:], '{:.2f}'.format)}) the predicted one"
-    return f"{beginning(each.prediction.remedy, 1)}: the std that it leaves is {times}; {held}."
+    over, far = each.over_predicted, "luck alone rarely explains that: predict it again from more runs"
+    said = [f"the {name} lies outside the predicted range; {far}" for name in each.outside]
+    if math.isfinite(over.high):
+        held = "luck alone may explain that" if over.low <= 1 <= over.high else far
+        times = f"{over.value:.2f} times ({between(*over[1:], '{:.2f}'.format)}) the predicted one"
+        said.insert(0, f"the std that it leaves is {times}; {held}")
+    return " ".join(f"{beginning(each.prediction.remedy, 1)}: {words}." for words in said)
 
 
 def verified_note(answer: CureAnswer) -> str | None:

@@ -221,6 +221,23 @@ def test_a_prediction_is_doubted_if_the_luck_of_both_does_not_explain_what_was_a
     assert "predicted one" not in notes[2]
 
 
+def test_a_mean_or_a_std_far_outside_its_predicted_range_is_named() -> None:
+    line = Prediction(remedy=other_labels(60, 120), basis="extrapolated")
+    line = replace(line, std=Range(math.nan, 0.06, 0.12), mean_change=Range(math.nan, 0.02, 0.2))
+    below = replace(NOTHING, prediction=line, cured=Range(0.05, 0.04, 0.059), mean_change=Range(0.01, 0.0, 0.019))
+    vote = replace(NOTHING.prediction, mean_change=Range(0.18, 0.17, 0.19))
+    above = replace(NOTHING, prediction=vote, cured=Range(0.05, 0.04, 0.06), mean_change=Range(0.2, 0.191, 0.21))
+    touching = replace(above, mean_change=Range(0.2, 0.189, 0.21))
+    unknown = replace(above, prediction=NOTHING.prediction)
+    assert [each.outside for each in (below, above, touching, unknown)] == [["std", "mean"], ["mean"], [], []]
+    far = "lies outside the predicted range; luck alone rarely explains that: predict it again from more runs"
+    answer = CureAnswer(metric=named("accuracy"), std=0.1, mean=0.5, predictions=(), verified=(below, above, touching))
+    note = trained_table(answer).note
+    labels, runs = "120 labelled examples in place of 60", "A vote of 5 runs differing in a"
+    assert f"{labels}: the std {far}. {labels}: the mean {far}. {runs}: the mean {far}." in note
+    assert note.count(far) == 3
+
+
 @pytest.mark.parametrize(
     ("metric", "change", "words"),
     [
