@@ -190,7 +190,7 @@ def _steps(answer: CureAnswer, source: Source, run_id: str) -> Iterator[Step]:
             yield Step("What would several such runs do?", cure())
         else:
             yield from _verification(answer, cure)
-    elif is_open and (again := source.command()):
+    elif is_open and not (answer.collapsed and answer.upcoming) and (again := source.command()):
         runs = 4 * max(each.runs + each.failed for each in is_open)
         options = {"verify": 1, "runs": runs, "remedy": remedy_words(is_open[0].prediction.remedy)}
         again = source.command(**{"mitigation_runs" if answer.is_pooled else "golden_runs": str(runs)})

@@ -126,6 +126,23 @@ def test_more_golden_runs_are_asked_of_the_parameter_that_makes_them() -> None:
     assert then == "mlflow-l3d cure RUN_ID --verify 1 --runs 80 --remedy 'vote of 5 runs over a'"
 
 
+def test_more_golden_runs_are_not_asked_before_what_is_for_collapse_is_tried() -> None:
+    unsure = replace(NOTHING, ratio=Range(0.99, 0.9, 1.1), mean_change=Range(0.03, 0.02, 0.04), runs=20)
+    longer = Prediction(
+        remedy=Remedy("training", changes={"epochs": 20}, words="longer training (20 epochs)"), basis="unknown"
+    )
+    answer = CureAnswer(
+        metric=named("accuracy"), std=0.1, mean=0.5, predictions=(longer,), verified=(unsure,), stored=20, collapsed=14
+    )
+    answer = replace(answer, tried=(NOTHING.prediction.remedy,), upcoming=(longer,))
+    source = Source(run_id="p", approach="head", given={"task": "trec"})
+    (step,) = cure_document(answer, source=source, run_id="r", settings={}).steps
+    said = "Tried: a vote of 5 runs differing in a. Verify longer training (20 epochs):"
+    assert (step.text, step.command) == (said, "mlflow-l3d cure p --verify 2")
+    asked, _ = cure_document(replace(answer, upcoming=()), source=source, run_id="r", settings={}).steps
+    assert asked.text == "More golden runs may settle it:"
+
+
 def test_more_golden_runs_are_not_asked_of_a_remedy_that_changes_none() -> None:
     same = np.linspace(0.5, 0.6, 20)
     restarts = verify(NOTHING, same, same)
