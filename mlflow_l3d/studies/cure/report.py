@@ -92,13 +92,15 @@ def headline(answer: CureAnswer) -> str:
     """Return the sentence that decides."""
     unit, helping = unit_of(answer.metric), answer.helping()
     end = "."
+    first = f"First beat guessing: {answer.collapsed} of {answer.runs} runs are no better." * bool(answer.collapsed)
     if answer.verified:
         if (best := answer.best) is None:
-            return f"{beginning(answer.ranked[0].prediction.remedy, 1)}. {achieved(answer.ranked[0], answer)}"
+            said = f"{beginning(answer.ranked[0].prediction.remedy, 1)}. {achieved(answer.ranked[0], answer)}"
+            return f"{said} {first}".rstrip()
         what, before, after = f"Verified: {plain_words(best.prediction.remedy, 1)} leaves", best.plain, best.cured
         end = f"; whether the mean is {_worse(answer)} is open." if answer.mean_kept(best) == "open" else end
-    elif answer.collapsed:
-        return f"First beat guessing: {answer.collapsed} of {answer.runs} runs are no better."
+    elif first:
+        return first
     elif helping:
         if not helping[0].ratio.high < 1:
             return f"{beginning(helping[0].remedy, 1)} {less_text(helping[0], unit)}."
@@ -196,8 +198,7 @@ def _steps(answer: CureAnswer, source: Source, run_id: str) -> Iterator[Step]:
         again = source.command(**{"mitigation_runs" if answer.is_pooled else "golden_runs": str(runs)})
         yield Step("More golden runs may settle it:", cure(**options) if runs <= answer.stored else again)
         if runs > answer.stored:
-            then = "After that, verify with its golden runs (name its run):"
-            yield Step(then, source.on_runs("cure", "RUN_ID", **options))
+            yield Step("Then verify with its golden runs (name its run):", source.on_runs("cure", "RUN_ID", **options))
     elif answer.stored and source.command():
         yield from _verification(answer, cure)
 

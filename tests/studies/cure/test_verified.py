@@ -139,6 +139,7 @@ def test_more_golden_runs_are_not_asked_before_what_is_for_collapse_is_tried() -
     (step,) = cure_document(answer, source=source, run_id="r", settings={}).steps
     said = "Tried: a vote of 5 runs differing in a. Verify longer training (20 epochs):"
     assert (step.text, step.command) == (said, "mlflow-l3d cure p --verify 2")
+    assert headline(replace(answer, runs=20)).endswith("shown. First beat guessing: 14 of 20 runs are no better.")
     asked, _ = cure_document(replace(answer, upcoming=()), source=source, run_id="r", settings={}).steps
     assert asked.text == "More golden runs may settle it:"
 
