@@ -576,6 +576,11 @@ def test_a_run_that_contradicts_the_first_fails_alone(line, why, tmp_path):
         ),
         ("sys.exit('boom')", "auto", r"1: boom\. That was a first run with seed 0, .* Correct its error, then"),
         (
+            "os.environ['PYTEST_CURRENT_TEST']",
+            "auto",
+            r"KeyError: 'PYTEST_CURRENT_TEST'; it is given by --hyperparameters environment=PYTEST_CURRENT_TEST\.",
+        ),
+        (
             "def train(): mlflow.set_tracking_uri('sqlite:///theirs.db')",
             "auto",
             r"What it logs after mlflow\.set_tracking_uri is not read: leave this call out, or print the score\.",
