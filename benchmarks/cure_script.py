@@ -1,8 +1,8 @@
 """A scikit-learn script whose remedy `docs/evidence/simulations.md` verifies: 120 questions of TREC, three seeds.
 
 mlflow-l3d investigate --golden-runs 150 --investigation-runs 2 --mitigation-runs 2 --design nested --metric accuracy
--- python benchmarks/cure_script.py --select {label_selection} --order {data_order} --init {model_initialisation}
---out {output}
+--hyperparameters environment=L3D_DATA -- python benchmarks/cure_script.py --select {label_selection}
+--order {data_order} --init {model_initialisation} --out {output}
 """
 
 import argparse

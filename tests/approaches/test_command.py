@@ -550,6 +550,11 @@ def test_a_run_that_contradicts_the_first_fails_alone(line, why, tmp_path):
             r"a / b / c. Print one, .* \(decimals with a point\)",
         ),
         ("sys.exit('boom')", "auto", r"1: boom\. That was a first run with seed 0, .* Correct its error, then"),
+        (
+            "os.environ['PYTEST_CURRENT_TEST']",
+            "auto",
+            r"KeyError: 'PYTEST_CURRENT_TEST'; it is given by --hyperparameters environment=PYTEST_CURRENT_TEST\.",
+        ),
         ("pass", "auto", r"it printed nothing. Print one, .*, or write it to \{output\}/metrics.json\. That was"),
         (
             "os.mkdir('out'); json.dump({'acc': 0.5}, open('out/results.json', 'w'))",

@@ -259,8 +259,7 @@ def draw_choices(members: int, k: int, fewest: int = MOST_CHOICES) -> Masks:
     else:
         random, groups = np.random.default_rng([members, k]), members // k
         partitions = range(max(4, -(-fewest // groups)))
-        orders = [random.permutation(members)[: groups * k].reshape(groups, k) for _ in partitions]
-        chosen = np.concatenate(orders)
+        chosen = np.concatenate([random.permutation(members)[: groups * k].reshape(groups, k) for _ in partitions])
     masks = np.zeros((len(chosen), members), dtype=np.bool_)
     np.put_along_axis(masks, chosen, values=True, axis=1)
     return masks

@@ -82,7 +82,8 @@ def predict(
         collapsed = f"{count} of {runs} golden runs collapsed"
         rows_down, columns_down = (int((low.mean(axis=axis) > MANY).sum()) for axis in (1, 0))
         if not (rows_down or columns_down) and low.mean() < wilson_interval(count, runs)[0]:
-            why = f"{collapsed}, and almost none of these: use design=nested"
+            fix = "design=nested" if table.crossed else "more mitigation_runs"
+            why = f"{collapsed}, and almost none of these: use {fix}"
         reason += "; " * bool(reason) + f"{collapsed}: intervals may be too short"
         table = replace(table, collapsed=(rows_down or len(low), columns_down or table.size))
     return list(_predictions(table, over, golden_std, most_members, why, reason))
@@ -212,8 +213,7 @@ def _predictions(
 def _missing(kind: Kind, table: Table, fewest: int) -> str:
     """Return what the rows lack for a kind of remedy; empty if nothing."""
     rows = table.rows
-    validation = [row.validation for row in rows]
-    if kind == "choose" and any(each is None or not np.isfinite(each).all() for each in validation):
+    if kind == "choose" and any(row.validation is None or not np.isfinite(row.validation).all() for row in rows):
         return "no validation scores of the runs are known"
     if kind == "vote" and not can_combine("vote", rows[0]):
         return "numbers have no majority: see mean"

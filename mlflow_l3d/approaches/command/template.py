@@ -167,9 +167,8 @@ def environment(names: Iterable[str]) -> dict[str, str]:
     ParameterError
         If one of `names` is not set.
     """
-    for name in names:
-        if name not in os.environ:
-            raise ParameterError("hyperparameters.environment", name, "is not set here")
+    if unset := [name for name in names if name not in os.environ]:
+        raise ParameterError("hyperparameters.environment", unset[0], "is not set here")
     # Wide enough for one line of a progress bar: a wrapped one parts names from their numbers.
     return {"COLUMNS": "500"} | {name: os.environ[name] for name in (*PASSED_ON, *names) if name in os.environ}
 
@@ -233,6 +232,8 @@ def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) 
     if status:
         how = f"exit status {status}" if status > 0 else f"signal {signal.Signals(-status).name}"
         last = "".join(last_lines(output.stderr.strip() or output.stdout, 1))
+        name = last.rpartition("KeyError: ")[2].strip("'")
+        last += f"; it is given by --hyperparameters environment={name}" * (name in {*os.environ} - {*environment})
         raise EndedError(f"the command ended with {how}: {last or 'it said nothing'}")
     return output
 

@@ -116,10 +116,9 @@ def gather(client: Client, run_id: str, asked: str) -> Gathered:
     recorded = read_investigation(run_id, client)  # not its own table, which may list cells that were deleted
     parent = ended(recorded.parent, "parent_run_id")
     if parent.data.metrics.get("groups", 1) > 1:
+        allowed = "holds runs of several settings, whose differences are not luck"
         fix = "Evaluate its files again with --only NAME=VALUE, and name that run."
-        raise ParameterError(
-            "parent_run_id", run_id, "holds runs of several settings, whose differences are not luck", fix
-        )
+        raise ParameterError("parent_run_id", run_id, allowed, fix)
     planned = planned_by(parent)
     cells = planned.select(recorded.cells)
     metric = metric_of(parent, asked, cells)

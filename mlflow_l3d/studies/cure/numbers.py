@@ -76,11 +76,18 @@ class Verified:
         return self.ratio.times(Range(*(1 / each for each in predicted))) if predicted.low > 0 else UNKNOWN
 
     @property
+    def outside(self) -> list[str]:
+        """Which of mean, and std without a predicted point, have no value in common with the predicted range."""
+        made, is_range = self.prediction, math.isnan(self.prediction.std.value)
+        pairs = {"std": (self.cured, made.std if is_range else UNKNOWN), "mean": (self.mean_change, made.mean_change)}
+        return [name for name, (one, other) in pairs.items() if one.low > other.high or one.high < other.low]
+
+    @property
     def roughness(self) -> str:
         """Why intervals of the spread do not hold: few runs collapsed; empty if they do."""
         # With fewer, but some, intervals of a ratio of standard deviations cover as little as 63 %.
-        is_rough = 0 < self.collapsed < 5
-        return f"{self.collapsed} of {2 * self.runs} runs collapsed: intervals may be too short" * is_rough
+        words = f"{self.collapsed} of {2 * self.runs} runs collapsed: intervals may be too short"
+        return words * (0 < self.collapsed < 5)
 
     @property
     def less_spread(self) -> Verdict:
@@ -143,8 +150,7 @@ def verify(
     plain, cured = plain[both], cured[both]
     numbers = {"run": np.flatnonzero(both)}
     measured, _ = measure(System("cured", cured, numbers), System("plain", plain, numbers), count_examples=False)
-    half = t_quantile(float(measured.degrees), level) * float(measured.error)
-    change = float(measured.difference)
+    change, half = float(measured.difference), t_quantile(float(measured.degrees), level) * float(measured.error)
     return replace(
         verified,
         collapsed=guessing_runs(np.append(plain, cured), chance),

@@ -46,8 +46,7 @@ def trained(plain: GoldenRequest, remedy: Remedy) -> Remedy:
         try:
             _with_labels(plain.setup.task, size).split(dict.fromkeys(TASK_FACTORS, 0))
         except L3DError:
-            now = size // 2
-            return other_labels(now, max(1, now // 2))
+            return other_labels(size // 2, max(1, size // 4))
     return remedy
 
 

@@ -92,13 +92,15 @@ def headline(answer: CureAnswer) -> str:
     """Return the sentence that decides."""
     unit, helping = unit_of(answer.metric), answer.helping()
     end = "."
+    first = f"First beat guessing: {answer.collapsed} of {answer.runs} runs are no better." * bool(answer.collapsed)
     if answer.verified:
         if (best := answer.best) is None:
-            return f"{beginning(answer.ranked[0].prediction.remedy, 1)}. {achieved(answer.ranked[0], answer)}"
+            said = f"{beginning(answer.ranked[0].prediction.remedy, 1)}. {achieved(answer.ranked[0], answer)}"
+            return f"{said} {first}".rstrip()
         what, before, after = f"Verified: {plain_words(best.prediction.remedy, 1)} leaves", best.plain, best.cured
         end = f"; whether the mean is {_worse(answer)} is open." if answer.mean_kept(best) == "open" else end
-    elif answer.collapsed:
-        return f"First beat guessing: {answer.collapsed} of {answer.runs} runs are no better."
+    elif first:
+        return first
     elif helping:
         if not helping[0].ratio.high < 1:
             return f"{beginning(helping[0].remedy, 1)} {less_text(helping[0], unit)}."
@@ -190,14 +192,13 @@ def _steps(answer: CureAnswer, source: Source, run_id: str) -> Iterator[Step]:
             yield Step("What would several such runs do?", cure())
         else:
             yield from _verification(answer, cure)
-    elif is_open and (again := source.command()):
+    elif is_open and not (answer.collapsed and answer.upcoming) and (again := source.command()):
         runs = 4 * max(each.runs + each.failed for each in is_open)
         options = {"verify": 1, "runs": runs, "remedy": remedy_words(is_open[0].prediction.remedy)}
         again = source.command(**{"mitigation_runs" if answer.is_pooled else "golden_runs": str(runs)})
         yield Step("More golden runs may settle it:", cure(**options) if runs <= answer.stored else again)
         if runs > answer.stored:
-            then = "After that, verify with its golden runs (name its run):"
-            yield Step(then, source.on_runs("cure", "RUN_ID", **options))
+            yield Step("Then verify with its golden runs (name its run):", source.on_runs("cure", "RUN_ID", **options))
     elif answer.stored and source.command():
         yield from _verification(answer, cure)
 
@@ -236,8 +237,7 @@ def achieved(each: Verified, answer: CureAnswer) -> str:
     limit = f" by more than {unit_of(answer.metric).size(answer.smallest_effect)}" * is_limited
     ratio = f"{percent_text(each.ratio.value)} %, {between(*each.ratio[1:], percent_text)}"
     kept = f"Mean not {_worse(answer)}{limit}: {_SHOWN[answer.mean_kept(each)]}."
-    spread = "; ".join(filter(None, (ratio, each.roughness)))
-    return f"Less spread: {_SHOWN[each.less_spread]} ({spread}). {kept}"
+    return f"Less spread: {_SHOWN[each.less_spread]} ({'; '.join(filter(None, (ratio, each.roughness)))}). {kept}"
 
 
 def verified_table(each: Verified, answer: CureAnswer) -> Table:
@@ -278,13 +278,13 @@ def trained_table(answer: CureAnswer) -> Table:
 
 def _surprise(each: Verified) -> str:
     """Return whether what was achieved is as far from what was predicted as luck explains; empty if unknown."""
-    over = each.over_predicted
-    if not math.isfinite(over.high):
-        return ""
-    far = "luck alone rarely explains that: predict it again from more runs"
-    held = "luck alone may explain that" if over.low <= 1 <= over.high else far
-    times = f"{over.value:.2f} times ({between(*over[1:], '{:.2f}'.format)}) the predicted one"
-    return f"{beginning(each.prediction.remedy, 1)}: the std that it leaves is {times}; {held}."
+    over, far = each.over_predicted, "luck alone rarely explains that: predict it again from more runs"
+    said = [f"the {name} lies outside the predicted range; {far}" for name in each.outside]
+    if math.isfinite(over.high):
+        held = "luck alone may explain that" if over.low <= 1 <= over.high else far
+        times = f"{over.value:.2f} times ({between(*over[1:], '{:.2f}'.format)}) the predicted one"
+        said.insert(0, f"the std that it leaves is {times}; {held}")
+    return " ".join(f"{beginning(each.prediction.remedy, 1)}: {words}." for words in said)
 
 
 def verified_note(answer: CureAnswer) -> str | None:

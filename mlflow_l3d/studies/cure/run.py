@@ -271,12 +271,11 @@ def verify_remedies(
             training.advance(runs)
             of_runs = agreement(training.predictions(runs))
             training.finish(runs)
-        parent = training.recorder.parent.run_id
         made = each.prediction
         if each.is_line:
             continue
         if made.remedy.kind in MEASURED and made.basis != "extrapolated":  # its prediction was made from these runs
             made = Prediction(remedy=made.remedy, basis="unknown", trainings=made.trainings, seconds=made.seconds)
-        begun = Verified(prediction=made, run_id=parent, runs=runs, consistency=of_runs)
+        begun = Verified(prediction=made, run_id=training.recorder.parent.run_id, runs=runs, consistency=of_runs)
         begun = replace(begun, plain_consistency=plain_agreement(runs))
         yield verify(begun, side.scores(metric.name, runs), training.scores, level, chance=request.gathered.chance)

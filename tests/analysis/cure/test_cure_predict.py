@@ -418,6 +418,8 @@ def test_collapsed_columns_are_predicted_only_from_tables_that_have_some() -> No
     stray = table(0)
     stray[0].predictions[0] = 0  # a single run shows no more of them
     assert predict(stray, metric=F1, golden=golden, **settled)[0].basis == "unknown"
+    nested = [replace(each, columns=None) for each in stray]
+    assert predict(nested, metric=F1, golden=golden, **settled)[0].reason.endswith(": use more mitigation_runs")
     assert (found.reason, usual.reason) == ("3 of 31 golden runs collapsed: intervals may be too short", "")
 
 

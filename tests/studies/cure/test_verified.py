@@ -123,6 +123,24 @@ def test_more_golden_runs_are_asked_of_the_parameter_that_makes_them() -> None:
     assert then == "mlflow-l3d cure RUN_ID --verify 1 --runs 80 --remedy 'vote of 5 runs over a'"
 
 
+def test_more_golden_runs_are_not_asked_before_what_is_for_collapse_is_tried() -> None:
+    unsure = replace(NOTHING, ratio=Range(0.99, 0.9, 1.1), mean_change=Range(0.03, 0.02, 0.04), runs=20)
+    longer = Prediction(
+        remedy=Remedy("training", changes={"epochs": 20}, words="longer training (20 epochs)"), basis="unknown"
+    )
+    answer = CureAnswer(
+        metric=named("accuracy"), std=0.1, mean=0.5, predictions=(longer,), verified=(unsure,), stored=20, collapsed=14
+    )
+    answer = replace(answer, tried=(NOTHING.prediction.remedy,), upcoming=(longer,))
+    source = Source(run_id="p", approach="head", given={"task": "trec"})
+    (step,) = cure_document(answer, source=source, run_id="r", settings={}).steps
+    said = "Tried: a vote of 5 runs differing in a. Verify longer training (20 epochs):"
+    assert (step.text, step.command) == (said, "mlflow-l3d cure p --verify 2")
+    assert headline(replace(answer, runs=20)).endswith("shown. First beat guessing: 14 of 20 runs are no better.")
+    asked, _ = cure_document(replace(answer, upcoming=()), source=source, run_id="r", settings={}).steps
+    assert asked.text == "More golden runs may settle it:"
+
+
 def test_more_golden_runs_are_not_asked_of_a_remedy_that_changes_none() -> None:
     same = np.linspace(0.5, 0.6, 20)
     restarts = verify(NOTHING, same, same)
@@ -201,6 +219,23 @@ def test_a_prediction_is_doubted_if_the_luck_of_both_does_not_explain_what_was_a
     assert f"{words} 2.00 times (1.33 to 3.00) the predicted one; luck alone rarely explains that: " in notes[0]
     assert f"{words} 1.10 times (0.73 to 1.65) the predicted one; luck alone may explain that." in notes[1]
     assert "predicted one" not in notes[2]
+
+
+def test_a_mean_or_a_std_far_outside_its_predicted_range_is_named() -> None:
+    line = Prediction(remedy=other_labels(60, 120), basis="extrapolated")
+    line = replace(line, std=Range(math.nan, 0.06, 0.12), mean_change=Range(math.nan, 0.02, 0.2))
+    below = replace(NOTHING, prediction=line, cured=Range(0.05, 0.04, 0.059), mean_change=Range(0.01, 0.0, 0.019))
+    vote = replace(NOTHING.prediction, mean_change=Range(0.18, 0.17, 0.19))
+    above = replace(NOTHING, prediction=vote, cured=Range(0.05, 0.04, 0.06), mean_change=Range(0.2, 0.191, 0.21))
+    touching = replace(above, mean_change=Range(0.2, 0.189, 0.21))
+    unknown = replace(above, prediction=NOTHING.prediction)
+    assert [each.outside for each in (below, above, touching, unknown)] == [["std", "mean"], ["mean"], [], []]
+    far = "lies outside the predicted range; luck alone rarely explains that: predict it again from more runs"
+    answer = CureAnswer(metric=named("accuracy"), std=0.1, mean=0.5, predictions=(), verified=(below, above, touching))
+    note = trained_table(answer).note
+    labels, runs = "120 labelled examples in place of 60", "A vote of 5 runs differing in a"
+    assert f"{labels}: the std {far}. {labels}: the mean {far}. {runs}: the mean {far}." in note
+    assert note.count(far) == 3
 
 
 @pytest.mark.parametrize(
