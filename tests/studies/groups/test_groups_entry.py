@@ -209,14 +209,7 @@ def test_sources_that_are_not_there(place: Place, source: Any, message: str) -> 
 
 
 def test_the_score_is_of_test_data_and_may_be_in_per_cent(place: Place) -> None:
-    metrics = {
-        "train_acc": 99.0,
-        "val_acc": 81.0,
-        "test_acc": 80.0,
-        "test_acc_std": 1.0,
-        "epoch": 3.0,
-        "test_loss": 0.1,
-    }
+    metrics = {"train_acc": 99.0, "val_acc": 81.0, "test_acc_std": 1.0, "epoch": 3.0, "test_loss": 0.1}
     for seed in range(3):
         add_run(place, {"seed": seed}, {**metrics, "test_acc": 80.0 + seed})
     result = evaluated(place)
@@ -229,6 +222,13 @@ def test_the_score_is_of_test_data_and_may_be_in_per_cent(place: Place) -> None:
     add_run(place, {"seed": 3}, {"test_acc": 0.83})
     with pytest.raises(ParameterError, match=r"^metric=test_acc: 1 runs have a fraction, as .* and others .* per cent"):
         evaluated(place)
+
+
+def test_what_mlflow_logs_of_a_comparison_is_no_score(place: Place) -> None:
+    compared = {f"compare/0123abcd/accuracy/{name}": value for name, value in {"p_value": 0.4, "n_paired": 90}.items()}
+    for seed in range(3):
+        add_run(place, {"seed": seed}, {"accuracy/mean": 0.8, **compared})
+    assert evaluated(place).study.metric.name == "accuracy/mean"
 
 
 def test_one_run_of_each_setting_says_what_to_do(place: Place) -> None:
