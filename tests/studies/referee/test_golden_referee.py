@@ -174,7 +174,9 @@ def test_existing_runs_are_named_alone_and_must_have_the_same_test_set(
             judge.judge(study)
 
 
-def test_bad_input_is_refused_before_anything_is_recorded(begun: tuple[Place, str, str]) -> None:
+def test_bad_input_is_refused_before_anything_is_recorded(
+    begun: tuple[Place, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     candidates: dict[str, Any] = {
         "must have a name": {"scores": {"2": 0.5}},
         '"seeds": "shared"': {"name": "mine", "scores": {"2": 0.5}},
@@ -197,7 +199,10 @@ def test_bad_input_is_refused_before_anything_is_recorded(begun: tuple[Place, st
             referee(action="judge", candidate=AFTER, alpha=0.1)
         with pytest.raises(ParameterError, match="must be the run of a session"):
             referee(referee=begun[1])
+        run_id = begun[0].client.create_run("0").info.run_id
+        monkeypatch.setenv("MLFLOW_RUN_ID", run_id)  # as of mlflow run
         assert cli.main(["referee", "judge", "--candidate", "nonsense"]) == 3
+        assert begun[0].client.get_run(run_id).data.tags["l3d.error"].startswith("candidate")
 
 
 def test_a_fresh_half_confirms_and_took_no_part_before(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
