@@ -184,7 +184,7 @@ def connect(*, for_cells: bool = False) -> MlflowClient:
             _make(uri)
         client = cast("MlflowClient", Patient(again(mlflow.MlflowClient)))
         client.search_experiments(max_results=1)
-        if for_cells and is_local_uri(uri):
+        if for_cells and is_local_uri(uri):  # type: ignore[no-untyped-call]
             raise OSError("a file store")
     except L3DError:
         raise
