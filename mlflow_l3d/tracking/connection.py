@@ -161,15 +161,17 @@ def file_of(uri: str, artifact: str, folder: Path, tracking_uri: str) -> Path | 
         return None
 
 
-def connect() -> MlflowClient:
+def connect(*, for_cells: bool = False) -> MlflowClient:
     """Return a client of the current tracking server that has answered once; its calls are made :func:`again`.
 
     Raises
     ------
     ParameterError
-        If the server does not answer or refuses, or the folder holds an old file store; with the fix.
+        If the server does not answer or refuses, or is an old file store; with the fix. One that the user allows is
+        read, but takes no cells: the metrics consistency and consistency/golden would be a file and a folder.
     """
     import mlflow
+    from mlflow.utils.uri import is_local_uri
 
     uri = ""
     try:
@@ -182,6 +184,8 @@ def connect() -> MlflowClient:
             _make(uri)
         client = cast("MlflowClient", Patient(again(mlflow.MlflowClient)))
         client.search_experiments(max_results=1)
+        if for_cells and is_local_uri(uri):  # type: ignore[no-untyped-call]
+            raise OSError("a file store")
     except L3DError:
         raise
     except Exception as error:
@@ -234,7 +238,7 @@ def _unreachable(uri: str, error: Exception) -> L3DError:
     if re.match(r"[\w.-]+:\d", uri):
         allowed, fix = "is read as a folder", f"Set MLFLOW_TRACKING_URI=http://{uri}."
     elif uri.endswith("mlruns") or "file store" in text.lower() or "filesystem tracking" in text.lower():
-        uri, allowed = uri or "./mlruns", "MLflow no longer writes to a folder of files"
+        uri, allowed = uri or "./mlruns", "runs need a database, not a folder of files"
         fix = "Set MLFLOW_TRACKING_URI=sqlite:///mlflow.db, or move the old ./mlruns away."
     elif version := re.search(r"found version (\w+)|revision identified by '(\w+)'", text):
         import mlflow

@@ -19,6 +19,7 @@ from mlflow.environment_variables import MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT
 from mlflow.exceptions import MlflowException, RestException
 from warm_start import WarmStart
 
+import mlflow_l3d
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tracking import connection
 from mlflow_l3d.tracking.children import found
@@ -56,7 +57,6 @@ def answering(request: pytest.FixtureRequest) -> Iterator[str]:
         (403, "denies this user access"),
         (404, "a server answers there, but with HTTP status 404. Check the address"),
         (429, "a server answers there, but with HTTP status 429. Check"),
-        (500, "a server answers there, but with HTTP status 500. Check"),
         (503, "a server answers there, but with HTTP status 503. Check"),
         (200, "is not an MLflow tracking server, or a page to log in is in between. Check the address"),
     ],
@@ -120,6 +120,11 @@ def test_an_old_folder_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (tmp_path / "mlruns" / "0" / "meta.yaml").write_text("experiment_id: '0'\nname: Default\n")
     for uri in (str(tmp_path / "mlruns"), None):
         assert "sqlite:///mlflow.db" in refusal(uri)
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    mlflow.set_tracking_uri(tmp_path / "files")
+    assert connect().search_experiments()
+    with pytest.raises(ParameterError, match="runs need a database"):
+        mlflow_l3d.investigate(approach="synthetic", factor="data_order", progress=False)
 
 
 @pytest.mark.parametrize(

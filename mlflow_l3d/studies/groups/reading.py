@@ -135,8 +135,8 @@ def _metric(metrics: pd.DataFrame, asked: str) -> tuple[Metric, list[str]]:
         if name not in counts:
             raise unknown_name("metric", name, counts.index, "one that finished runs have:")
         return named(name) if is_higher is None else replace(named(name), greater_is_better=is_higher), []
-    # Words in names of what scikit-learn's searches log with each score.
-    no_metric = r"(?:^|[_/. ])(?:std|stderr|sem|rank|split\d+)(?:[_/. ]|$)"
+    # What mlflow.genai.compare_evaluations logs, and words in what scikit-learn's searches log with each score.
+    no_metric = r"^compare/|(?:^|[_/. ])(?:std|stderr|sem|rank|split\d+)(?:[_/. ]|$)"
     likely = {name: Printed(numbers[name].median()) for name in counts.index if not re.search(no_metric, name)}
     most = max((counts[name] for name in likely if chosen_score({name: likely[name]})), default=0)
     name = chosen_score({name: value for name, value in likely.items() if 2 * counts[name] >= most})

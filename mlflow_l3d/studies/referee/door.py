@@ -16,7 +16,7 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.parameters import Arguments, read_arguments, with_signature
 from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.report.numbers import unit_of
-from mlflow_l3d.studies.base import entry_point
+from mlflow_l3d.studies.base import ProjectRun, entry_point
 from mlflow_l3d.studies.referee.conduct import Conduct
 from mlflow_l3d.studies.referee.golden import GoldenSource
 from mlflow_l3d.studies.referee.numbers import Judgement, Rules
@@ -108,17 +108,19 @@ class Referee:
             As of ``mlflow-l3d referee start``.
         """
         with entry_point() as project_run:
-            client, typed = connect(), read_arguments({**options, "action": "start"}, REFEREE)
-            how: dict[str, Any] = {name: typed.texts[name] for name in PLACE}
-            how |= {name: typed[name] for name in ("shared_seeds", "fresh_half")}
-            source = GoldenSource(client, typed.texts["baseline"], typed.texts["metric"], **how)
-            planned = typed["baseline_runs"]
-            rules = _rules(typed, source.metric)
-            scores = source.baseline.scores(source.metric.name, planned)
-            check_effect(rules.effect, source.metric, scores[np.isfinite(scores)], source.examples)
-            with source.training():
-                conduct = Conduct.start(source, rules, baseline_runs=planned, project_run=project_run.take())
-            conduct.publish()
+            return cls._start(read_arguments({**options, "action": "start"}, REFEREE), project_run)
+
+    @classmethod
+    def _start(cls, typed: Arguments, project_run: ProjectRun) -> Referee:
+        how: dict[str, Any] = {name: typed.texts[name] for name in PLACE}
+        how |= {name: typed[name] for name in ("shared_seeds", "fresh_half")}
+        source = GoldenSource(connect(), typed.texts["baseline"], typed.texts["metric"], **how)
+        planned, rules = typed["baseline_runs"], _rules(typed, source.metric)
+        scores = source.baseline.scores(source.metric.name, planned)
+        check_effect(rules.effect, source.metric, scores[np.isfinite(scores)], source.examples)
+        with source.training():
+            conduct = Conduct.start(source, rules, baseline_runs=planned, project_run=project_run.take())
+        conduct.publish()
         return cls._of(conduct)
 
     @classmethod
@@ -214,21 +216,22 @@ def referee(**parameters: Unpack[RefereeOptions]) -> RefereeSession:
     >>> judged.judgement.verdict, judged.exit_status
     ('reject', 1)
     """
-    typed = read_arguments(parameters, REFEREE)
-    action, texts = typed["action"], typed.texts
-    for name, value in texts.items():
-        if name not in ("action", *OF_ACTION[action]) and value != REFEREE[name].default:
-            raise ParameterError(name, value, f"has no effect on referee {action}", "Leave it out.")
-    if action == "start":
-        return Referee.start(**parameters).status()
-    if action == "judge" and texts["candidate"] == "none":
-        raise ParameterError("candidate", "none", "must be what to change of the champion, a run id, or scores")
-    begun = Referee.resume(texts["referee"], **{name: texts[name] for name in PLACE})
-    if action == "status":
-        return begun.status()
-    most = None if typed["most_runs"] == "auto" else typed["most_runs"]
-    judgement = begun.judge(parameters["candidate"], most_runs=most)
-    return replace(begun.status(), judgement=judgement)
+    with entry_point() as project_run:
+        typed = read_arguments(parameters, REFEREE)
+        action, texts = typed["action"], typed.texts
+        for name, value in texts.items():
+            if name not in ("action", *OF_ACTION[action]) and value != REFEREE[name].default:
+                raise ParameterError(name, value, f"has no effect on referee {action}", "Leave it out.")
+        if action == "start":
+            return Referee._start(typed, project_run).status()
+        if action == "judge" and texts["candidate"] == "none":
+            raise ParameterError("candidate", "none", "must be what to change of the champion, a run id, or scores")
+        begun = Referee.resume(texts["referee"], **{name: texts[name] for name in PLACE})
+        if action == "status":
+            return begun.status()
+        most = None if typed["most_runs"] == "auto" else typed["most_runs"]
+        judgement = begun.judge(parameters["candidate"], most_runs=most)
+        return replace(begun.status(), judgement=judgement)
 
 
 def _rules(typed: Arguments, metric: Metric) -> Rules:

@@ -128,16 +128,13 @@ def test_more_golden_runs_are_not_asked_before_what_is_for_collapse_is_tried() -
     longer = Prediction(
         remedy=Remedy("training", changes={"epochs": 20}, words="longer training (20 epochs)"), basis="unknown"
     )
-    answer = CureAnswer(
-        metric=named("accuracy"), std=0.1, mean=0.5, predictions=(longer,), verified=(unsure,), stored=20, collapsed=14
-    )
-    answer = replace(answer, tried=(NOTHING.prediction.remedy,), upcoming=(longer,))
-    source = Source(run_id="p", approach="head", given={"task": "trec"})
-    (step,) = cure_document(answer, source=source, run_id="r", settings={}).steps
+    counts = {"stored": 20, "collapsed": 14, "tried": (NOTHING.prediction.remedy,), "upcoming": (longer,)}
+    answer = answer_of(unsure, predictions=(longer,), **counts)
+    (step,) = page_of(answer).steps
     said = "Tried: a vote of 5 runs differing in a. Verify longer training (20 epochs):"
     assert (step.text, step.command) == (said, "mlflow-l3d cure p --verify 2")
     assert headline(replace(answer, runs=20)).endswith("shown. First beat guessing: 14 of 20 runs are no better.")
-    asked, _ = cure_document(replace(answer, upcoming=()), source=source, run_id="r", settings={}).steps
+    asked, _ = page_of(replace(answer, upcoming=())).steps
     assert asked.text == "More golden runs may settle it:"
 
 
@@ -231,8 +228,7 @@ def test_a_mean_or_a_std_far_outside_its_predicted_range_is_named() -> None:
     unknown = replace(above, prediction=NOTHING.prediction)
     assert [each.outside for each in (below, above, touching, unknown)] == [["std", "mean"], ["mean"], [], []]
     far = "lies outside the predicted range; luck alone rarely explains that: predict it again from more runs"
-    answer = CureAnswer(metric=named("accuracy"), std=0.1, mean=0.5, predictions=(), verified=(below, above, touching))
-    note = trained_table(answer).note
+    note = trained_table(answer_of(below, above, touching)).note
     labels, runs = "120 labelled examples in place of 60", "A vote of 5 runs differing in a"
     assert f"{labels}: the std {far}. {labels}: the mean {far}. {runs}: the mean {far}." in note
     assert note.count(far) == 3

@@ -207,6 +207,13 @@ def test_the_score_is_of_test_data_and_may_be_in_per_cent(place: Place) -> None:
     refuses(r"^metric=test_acc: 1 runs have a fraction, as .* and others .* per cent", evaluated)
 
 
+def test_what_mlflow_logs_of_a_comparison_is_no_score(place: Place) -> None:
+    compared = {f"compare/0123abcd/accuracy/{name}": value for name, value in {"p_value": 0.4, "n_paired": 90}.items()}
+    for seed in range(3):
+        add_run(place, {"seed": seed}, {"accuracy/mean": 0.8, **compared})
+    assert evaluated(place).study.metric.name == "accuracy/mean"
+
+
 def test_one_run_of_each_setting_says_what_to_do(place: Place) -> None:
     for rate in range(4):
         add_run(place, {"lr": rate}, {"accuracy": 0.5 + 0.1 * rate})

@@ -169,7 +169,9 @@ def test_existing_runs_are_named_alone_and_must_have_the_same_test_set(
     refuses(f"candidate={study}: must have the test set", judge.judge, study)
 
 
-def test_bad_input_is_refused_before_anything_is_recorded(begun: tuple[Place, str, str]) -> None:
+def test_bad_input_is_refused_before_anything_is_recorded(
+    begun: tuple[Place, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     candidates: dict[str, Any] = {
         "must have a name": {"scores": {"2": 0.5}},
         '"seeds": "shared"': {"name": "mine", "scores": {"2": 0.5}},
@@ -188,7 +190,10 @@ def test_bad_input_is_refused_before_anything_is_recorded(begun: tuple[Place, st
         refuses("must be what to change", referee, action="judge")
         refuses(r"alpha=0\.1: has no effect on referee judge", referee, action="judge", candidate=AFTER, alpha=0.1)
         refuses("must be the run of a session", referee, referee=begun[1])
+        run_id = begun[0].client.create_run("0").info.run_id
+        monkeypatch.setenv("MLFLOW_RUN_ID", run_id)  # as of mlflow run
         assert cli.main(["referee", "judge", "--candidate", "nonsense"]) == 3
+        assert begun[0].client.get_run(run_id).data.tags["l3d.error"].startswith("candidate")
 
 
 def test_a_fresh_half_confirms_and_took_no_part_before(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
