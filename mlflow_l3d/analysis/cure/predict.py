@@ -213,7 +213,8 @@ def _predictions(
 def _missing(kind: Kind, table: Table, fewest: int) -> str:
     """Return what the rows lack for a kind of remedy; empty if nothing."""
     rows = table.rows
-    if kind == "choose" and any(row.validation is None or not np.isfinite(row.validation).all() for row in rows):
+    validation = [row.validation for row in rows]
+    if kind == "choose" and any(each is None or not np.isfinite(each).all() for each in validation):
         return "no validation scores of the runs are known"
     if kind == "vote" and not can_combine("vote", rows[0]):
         return "numbers have no majority: see mean"

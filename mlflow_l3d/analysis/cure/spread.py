@@ -182,7 +182,8 @@ class Table:
             return moments, left
 
         every, rows = summary(np.ones(len(masks), dtype=np.bool_), agree=pairs_agree)
-        blocks = np.array_split(np.arange(self.size), min(_BLOCKS, self.size)) if self.crossed or self.test_size else []
+        has_columns = self.crossed or self.test_size
+        blocks = np.array_split(np.arange(self.size), min(_BLOCKS, self.size)) if has_columns else []
         # Few pairs of large ensembles remain without a column: their agreement would vary by the choice of pairs.
         agree = k == 1 or bool(self.test_size)
         kept = [np.logical_not(np.any(masks[:, block], axis=1)) for block in blocks]

@@ -247,7 +247,8 @@ class Command(Approach):
         """Return why later runs follow one another, after the first run; empty if they may be side by side."""
         if changed := files.changed_name(self.here, before):
             return f"{changed} changed while {self.what} ran"
-        return "" if not self._needs_folder or self.template.has_output else f"{self.what} names no folder of its own"
+        is_apart = not self._needs_folder or self.template.has_output
+        return "" if is_apart else f"{self.what} names no folder of its own"
 
     def _run(self, seeds: Mapping[str, int], hyperparameters: Mapping[str, Value], *, alone: bool) -> Written:
         """Run the command; if it is `alone`, predictions and metrics that it writes into its folder count, too."""

@@ -150,7 +150,8 @@ def verify(
     plain, cured = plain[both], cured[both]
     numbers = {"run": np.flatnonzero(both)}
     measured, _ = measure(System("cured", cured, numbers), System("plain", plain, numbers), count_examples=False)
-    change, half = float(measured.difference), t_quantile(float(measured.degrees), level) * float(measured.error)
+    half = t_quantile(float(measured.degrees), level) * float(measured.error)
+    change = float(measured.difference)
     return replace(
         verified,
         collapsed=guessing_runs(np.append(plain, cured), chance),

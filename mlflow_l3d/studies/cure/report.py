@@ -237,7 +237,8 @@ def achieved(each: Verified, answer: CureAnswer) -> str:
     limit = f" by more than {unit_of(answer.metric).size(answer.smallest_effect)}" * is_limited
     ratio = f"{percent_text(each.ratio.value)} %, {between(*each.ratio[1:], percent_text)}"
     kept = f"Mean not {_worse(answer)}{limit}: {_SHOWN[answer.mean_kept(each)]}."
-    return f"Less spread: {_SHOWN[each.less_spread]} ({'; '.join(filter(None, (ratio, each.roughness)))}). {kept}"
+    spread = "; ".join(filter(None, (ratio, each.roughness)))
+    return f"Less spread: {_SHOWN[each.less_spread]} ({spread}). {kept}"
 
 
 def verified_table(each: Verified, answer: CureAnswer) -> Table:

@@ -65,7 +65,8 @@ class CureRequest:
     @property
     def title(self) -> str:
         """Name of the run."""
-        return f"cure: {self.gathered.parent.info.run_name or self.gathered.parent.info.run_id}"
+        parent = self.gathered.parent
+        return f"cure: {parent.info.run_name or parent.info.run_id}"
 
     @property
     def stored(self) -> int:

@@ -332,7 +332,7 @@ def test_a_budget_stops_between_cells_and_the_same_call_continues(place: str) ->
         given = {"style": ["a", "b"], "judge": [apps.judge("strict")]}
         return genai.investigate(styled, apps.rows(2), [], given, progress=False, **budget)
 
-    refuses(r"^budget=1 cells: allows no judgement", investigate, budget=1)
+    refuses(r"^budget=1 cell: allows no judgement", investigate, budget=1)
     refuses(r"^budget=3 requests: allows no judgement", investigate, budget="3 requests")
     assert cells() == {}, "no answer was paid that nobody may judge"
     part = investigate(budget=3)

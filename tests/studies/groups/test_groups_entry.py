@@ -211,7 +211,7 @@ def test_what_mlflow_logs_of_a_comparison_is_no_score(place: Place) -> None:
     compared = {f"compare/0123abcd/accuracy/{name}": value for name, value in {"p_value": 0.4, "n_paired": 90}.items()}
     for seed in range(3):
         add_run(place, {"seed": seed}, {"accuracy/mean": 0.8, **compared})
-    assert evaluated(place).study.metric.name == "accuracy/mean"
+    assert evaluated().study.metric.name == "accuracy/mean"
 
 
 def test_one_run_of_each_setting_says_what_to_do(place: Place) -> None:

@@ -143,7 +143,7 @@ def test_models_that_were_imported_are_compared_in_pairs_of_equal_settings(place
     assert f"{100 * abs(means[0] - means[1]):.1f}" in compared.summary()
     pairs = compared.report().sections[0].parts[0]
     shown = dict(zip(pairs.head, pairs.rows[0], strict=True))
-    assert shown["difference (pp)"] == f"{100 * (means[0] - means[1]):+.2f}"
+    assert shown["difference (pp)"] == f"{100 * abs(means[0] - means[1]):+.2f}"
 
 
 @pytest.mark.parametrize(
