@@ -1,4 +1,7 @@
-"""Compares systems: every pair on every task, ranks, and over tasks; and one with itself (A/A), for false claims."""
+"""Whether one system is better than another, counting the luck of every factor and of the test examples.
+
+Every pair is compared on every task and over tasks, and ranked; and one system with itself (A/A), for false claims.
+"""
 
 from __future__ import annotations
 

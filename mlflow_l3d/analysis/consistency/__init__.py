@@ -1,7 +1,9 @@
 """Stability of single predictions over a whole investigation, from cells that arrive one at a time.
 
-How alike two predictions are, other modules say. Libraries that one needs (``pip install 'mlflow-l3d[agreement]'``) are
-imported where they are used.
+How alike two predictions are: :class:`~mlflow_l3d.analysis.consistency.scored.ScoredComparison` computes CON and CCON
+with any scoring function; :func:`~mlflow_l3d.analysis.consistency.choice.scoring` gives those of Zhou et al. 2025,
+Table 2, by name. Libraries that one needs come with ``pip install 'mlflow-l3d[agreement]'`` and are imported where they
+are used.
 """
 
 from __future__ import annotations

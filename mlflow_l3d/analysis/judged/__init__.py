@@ -1,4 +1,7 @@
-"""What the analysis of judgements returns: frozen records, and from variance components what one more of each gains."""
+"""Judged answers of an application: which luck a score has, whether judges agree, and whether a difference is real.
+
+Here are the records that the analysis returns, and what one more of each source of variance gains.
+"""
 
 from __future__ import annotations
 

@@ -224,14 +224,15 @@ class HeadSession(CourseSession[Head]):
         """Return what the networks give for a part of the examples of each cell, shape (n, C) each, on the CPU.
 
         On a CPU one cell after another: a product of many rows gains nothing from company. A GPU would spend its time
-        on starting what is small; there parts of unequal size are filled up.
+        on starting what is small; there parts of unequal size are filled up, and the rest of a row is not looked at.
         """
         if torch.device(self.device).type == "cpu":
             return [
                 logits_of(self.rows.at(self.rows.places(positions)), *each)
                 for positions, each in zip(parts, weights, strict=True)
             ]
-        places, outputs = self.rows.padded(parts), list[torch.Tensor]()
+        places = self.rows.padded(parts)
+        outputs: list[torch.Tensor] = []
         size = max(1, EVALUATED // max(1, self.rows.empty(places.shape[1]).nbytes))
         for start in range(0, len(parts), size):
             layers = (torch.stack(layer) for layer in zip(*weights[start : start + size], strict=True))

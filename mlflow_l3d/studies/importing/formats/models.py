@@ -26,7 +26,7 @@ _NOT_SETTINGS: Final = (
     "batch_sizes bootstrap_iters device max_batch_size model_num_parameters model_sha model_source use_cache "
     "verbosity write_out"
 )
-"""Entries of the tool's ``config`` that do not affect the score, or repeat another entry."""
+"""Entries of the ``config`` of lm_eval that do not affect the score, or repeat another entry."""
 _RIGHT: Final = ("acc", "exact_match")
 """Metrics that are 1 for a sample with a right answer."""
 
