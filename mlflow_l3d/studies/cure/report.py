@@ -232,13 +232,12 @@ def percent_text(share: float) -> str:
 
 def achieved(each: Verified, answer: CureAnswer) -> str:
     """Return what a trained remedy shows of the spread and the mean."""
-    low = min(answer.metric.sign * end for end in each.mean_change[1:])
-    is_limited = answer.mean_kept(each) == "verified" and low <= 0
-    limit = f" by more than {unit_of(answer.metric).size(answer.smallest_effect)}" * is_limited
-    ratio = f"{percent_text(each.ratio.value)} %, {between(*each.ratio[1:], percent_text)}"
-    kept = f"Mean not {_worse(answer)}{limit}: {_SHOWN[answer.mean_kept(each)]}."
-    spread = "; ".join(filter(None, (ratio, each.roughness)))
-    return f"Less spread: {_SHOWN[each.less_spread]} ({spread}). {kept}"
+    kept, low = answer.mean_kept(each), min(answer.metric.sign * end for end in each.mean_change[1:])
+    limit = f" by more than {unit_of(answer.metric).size(answer.smallest_effect)}" * (kept == "verified" and low <= 0)
+    spread = f"{percent_text(each.ratio.value)} %, {between(*each.ratio[1:], percent_text)}"
+    spread += f"; {each.roughness}" * bool(each.roughness)
+    mean = f"Mean not {_worse(answer)}{limit}: {_SHOWN[kept]}."
+    return f"Less spread: {_SHOWN[each.less_spread]} ({spread}). {mean}"
 
 
 def verified_table(each: Verified, answer: CureAnswer) -> Table:
