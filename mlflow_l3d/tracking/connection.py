@@ -161,14 +161,14 @@ def file_of(uri: str, artifact: str, folder: Path, tracking_uri: str) -> Path | 
         return None
 
 
-def connect(*, for_cells: bool = False) -> MlflowClient:
+def connect(*, for_golden: bool = False) -> MlflowClient:
     """Return a client of the current tracking server that has answered once; its calls are made :func:`again`.
 
     Raises
     ------
     ParameterError
-        If the server does not answer or refuses, or is an old file store; with the fix. One that the user allows is
-        read, but takes no cells: the metrics consistency and consistency/golden would be a file and a folder.
+        If the server does not answer or refuses, or is an old file store; with the fix. One that the user allows takes
+        no study with golden runs: its metrics consistency and consistency/golden would be a file and a folder.
     """
     import mlflow
     from mlflow.utils.uri import is_local_uri
@@ -184,7 +184,7 @@ def connect(*, for_cells: bool = False) -> MlflowClient:
             _make(uri)
         client = cast("MlflowClient", Patient(again(mlflow.MlflowClient)))
         client.search_experiments(max_results=1)
-        if for_cells and is_local_uri(uri):  # type: ignore[no-untyped-call]
+        if for_golden and is_local_uri(uri):  # type: ignore[no-untyped-call]
             raise OSError("a file store")
     except L3DError:
         raise

@@ -52,7 +52,7 @@ def open_recorder(
     """
     patience_seconds()
     card = work.card
-    client = connect(for_cells=True) if beside is None else beside.client
+    client = connect(for_golden="golden_runs" in card.params) if beside is None else beside.client
     experiment_id = parents.current_experiment_id(client, project_run)
     folder = _spool_folder(client, experiment_id, card.key)
     lock = _lock(folder, card.role)

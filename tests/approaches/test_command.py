@@ -721,14 +721,16 @@ def test_scores_that_a_script_logs_by_mlflow(tmp_path, caplog):
     assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
 
 
-@pytest.mark.parametrize(("nested", "fails"), [("NULL", True), ("'parent'", False)])
-def test_a_script_that_ends_its_own_run_as_failed_has_not_finished(tmp_path, nested, fails):
+@pytest.mark.parametrize(
+    ("nested", "stage", "fails"), [("NULL", "active", True), ("'parent'", "active", False), ("NULL", "deleted", False)]
+)
+def test_a_script_that_ends_its_own_run_as_failed_has_not_finished(tmp_path, nested, stage, fails):
     script = f"""
 import os, sqlite3
 tables = sqlite3.connect(os.environ["MLFLOW_TRACKING_URI"].removeprefix("sqlite:///"))
-tables.executescript("CREATE TABLE runs (run_uuid, status, start_time); INSERT INTO runs VALUES ('a', 'FAILED', 2);"
-  "INSERT INTO runs VALUES ('parent', 'FINISHED', 1); CREATE TABLE tags (run_uuid, key, value); INSERT INTO tags"
-  " SELECT 'a', 'm' || 'lflow.parentRunId', {nested} WHERE {nested} IS NOT NULL")
+tables.executescript("CREATE TABLE runs (run_uuid, status, start_time, lifecycle_stage); INSERT INTO runs VALUES"
+  "('a', 'FAILED', 2, '{stage}'), ('parent', 'FINISHED', 1, 'active'); CREATE TABLE tags (run_uuid, key, value);"
+  "INSERT INTO tags SELECT 'a', 'm' || 'lflow.parentRunId', {nested} WHERE {nested} IS NOT NULL")
 print("accuracy: 0.5")
 """
     (tmp_path / "train.py").write_text(script)

@@ -125,6 +125,7 @@ def test_an_old_folder_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert connect().search_experiments()
     with pytest.raises(ParameterError, match="runs need a database"):
         mlflow_l3d.investigate(approach="synthetic", factor="data_order", progress=False)
+    assert mlflow_l3d.seeds(approach="synthetic", seeds=2, progress=False).run_id  # its metrics fit into files
 
 
 @pytest.mark.parametrize(

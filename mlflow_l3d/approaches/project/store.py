@@ -38,7 +38,8 @@ _LAST_METRICS: Final = """SELECT key, value, max(is_nan), count(DISTINCT value) 
 USING (run_uuid) WHERE run_uuid NOT IN (SELECT run_uuid FROM tags WHERE key = 'mlflow.parentRunId')
 GROUP BY key ORDER BY start_time, timestamp, key"""
 _LAST_STATUS: Final = """SELECT status FROM runs WHERE run_uuid NOT IN
-(SELECT run_uuid FROM tags WHERE key = 'mlflow.parentRunId') ORDER BY start_time DESC LIMIT 1"""
+(SELECT run_uuid FROM tags WHERE key = 'mlflow.parentRunId') AND lifecycle_stage = 'active'
+ORDER BY start_time DESC LIMIT 1"""
 
 
 def template(kept: Path, environment: Mapping[str, str]) -> Path:
@@ -82,7 +83,8 @@ def fresh(template: Path, folder: Path, artifacts: Path, experiment: str = "") -
 
 def _check_ended(statuses: list[Any], what: str) -> None:
     if statuses and (status := statuses[0][0]) in {"FAILED", "KILLED"}:
-        raise L3DError(f"{what} ended its MLflow run as {status}, though its exit status was 0")
+        fix = "If it calls sys.exit, do so after mlflow.start_run."  # within, MLflow takes it for an error
+        raise L3DError(f"{what} ended its MLflow run as {status}, though its exit status was 0. {fix}")
 
 
 def logged(folder: Path, run_id: str) -> tuple[Logged, dict[str, float]]:
@@ -140,7 +142,7 @@ def logged_metrics(folder: Path) -> dict[str, float]:
     """Return the last values of the metrics in the store of a folder, without those of nested runs.
 
     A metric is left out if runs logged different values of it: nobody knows which of them is the score.
-    If the last run ended as failed or killed, that is an error, whatever the exit status was.
+    If the last run that was not deleted ended as failed or killed, that is an error, whatever the exit status was.
     """
     metrics: dict[str, float] = {}
     with suppress(sqlite3.Error), closing(sqlite3.connect(folder / STORE)) as tables:

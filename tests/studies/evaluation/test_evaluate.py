@@ -177,6 +177,8 @@ def test_runs_without_a_score_failed_or_did_not_finish() -> None:
     assert said == "3 runs got no score: 2 failed, 1 did not finish. The same command trains them:"
     said = Runs().without_score(Analysis(named("accuracy"), {}, cells_failed=5, cells_deleted=2))
     assert said == "5 runs got no score: 3 failed, 2 were deleted. The same command trains them:"
+    said = Runs().without_score(Analysis(named("accuracy"), {}, cells_failed=1, cells_deleted=1))
+    assert said == "1 run got no score: it was deleted. The same command trains them:"
 
 
 def test_a_stored_score_of_all_classes_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:

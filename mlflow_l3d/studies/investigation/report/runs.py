@@ -76,8 +76,10 @@ class Runs:
         if (deleted := min(analysis.cells_deleted, missing)) == 0 and failed >= missing:
             return f"{counted(missing, 'run')} failed. {RETRY}"
         failed = min(failed, missing - deleted)
-        whys = ((failed, "failed"), (deleted, "were deleted"), (missing - failed - deleted, "did not finish"))
-        parts = [f"{'they' if number == missing else number} {what}" for number, what in whys if number]
+        were = "was deleted" if deleted == 1 else "were deleted"
+        whys = ((failed, "failed"), (deleted, were), (missing - failed - deleted, "did not finish"))
+        all_of_them = "it" if missing == 1 else "they"
+        parts = [f"{all_of_them if number == missing else number} {what}" for number, what in whys if number]
         return f"{counted(missing, 'run')} got no score: {', '.join(parts)}. The same command trains them:"
 
     def run_ids(self, positions: Iterable[int | None]) -> list[str]:
