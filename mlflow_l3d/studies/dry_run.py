@@ -238,9 +238,9 @@ class Budget:
         if text == "none":
             return cls()
         unit = "requests" if requests and text.endswith(("request", "requests")) else "cells"
-        number = text.removesuffix(unit).removesuffix(unit[:-1]).strip()
-        if number.isdigit() and number.isascii() and 0 < len(number) < 16 and int(number) > 0:
-            return cls(**{unit: int(number)})
+        counts = re.fullmatch(rf"([0-9]{{1,15}})\s*({unit[:-1]}s?)?", text)
+        if counts and int(counts[1]) > 0:
+            return cls(**{unit: int(counts[1])})
         if _TIME.fullmatch(text):
             seconds = sum(float(amount) * _UNITS[unit] for amount, unit in _PART.findall(text))
             if seconds > 0:

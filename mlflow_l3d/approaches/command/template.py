@@ -232,8 +232,8 @@ def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) 
     if status:
         how = f"exit status {status}" if status > 0 else f"signal {signal.Signals(-status).name}"
         last = "".join(last_lines(output.stderr.strip() or output.stdout, 1))
-        name = last.rpartition("KeyError: ")[2].strip("'")
-        last += f"; it is given by --hyperparameters environment={name}" * (name in {*os.environ} - {*environment})
+        if (lacking := re.search(r"KeyError: '(\w+)'$", last)) and lacking[1] in {*os.environ} - {*environment}:
+            last += f"; it is given by --hyperparameters environment={lacking[1]}"
         raise EndedError(f"the command ended with {how}: {last or 'it said nothing'}")
     return output
 

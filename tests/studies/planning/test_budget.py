@@ -129,6 +129,8 @@ def test_each_cell_also_pays_for_the_reference_set() -> None:
     approach, task = SimpleNamespace(only_evaluates=True), SimpleNamespace(reference_ids=range(50))
     request: Any = SimpleNamespace(setup=SimpleNamespace(approach=approach, task=task))
     assert str(Budget.parse("1 request", requests=True)) == "1 request"
+    with pytest.raises(ParameterError, match="a number of cells"):
+        Budget.parse("5 cellcells")
     requests, hours = (Budget.parse(text, requests=True) for text in ("500 requests", "1h"))
     assert _costs(request, requests, 3.0, 100)[:2] == (50, 1)
     assert _costs(request, hours, 3.0, 100)[:2] == pytest.approx((1.0, 0.02))
