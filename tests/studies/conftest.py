@@ -19,6 +19,12 @@ def place(tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch)
         yield place
 
 
+@pytest.fixture
+def elsewhere(tmp_path: Path, migrated_store: Path) -> Place:
+    """Give another place, an empty one, where nobody who is given a client looks."""
+    return sqlite_place(migrated_store, tmp_path / "elsewhere")
+
+
 @pytest.fixture(scope="session")
 def _investigated(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tuple[Place, Investigation]:
     place = sqlite_place(migrated_store, tmp_path_factory.mktemp("investigated"))

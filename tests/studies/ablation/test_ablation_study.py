@@ -223,14 +223,14 @@ def test_each_setting_has_the_numbers_of_its_part(store: Store, parent: Any) -> 
     assert f"{split['importance']:+.2f} (" in note
 
 
-def test_without_predictions_of_the_metric(store: Store) -> None:
+def test_without_predictions_of_the_metric(place: Store) -> None:
     size = {"investigation_runs": 10, "mitigation_runs": 8, "golden_runs": "auto"}
-    run_id = store.investigate(metric="synthetic_score", design="radial", **size).run_id
+    run_id = place.investigate(metric="synthetic_score", design="radial", **size).run_id
     found = ablation(parent_run_id=run_id, repeats=2)
     assert found.frame["test_examples"].isna().all()
     assert sorted(found.frame["mitigation_runs"].unique()) == [3, 4, 8]
     assert "synthetic_score cannot be computed from predictions" in found.notes[0]
-    metrics = store.client.get_run(run_id).data.metrics
+    metrics = place.client.get_run(run_id).data.metrics
     own = found.to_frame().query("setting == 0 and factor == 'data_order'").set_index("number")["mean"]
     assert {name: own[name] for name in NUMBERS} == {name: metrics[name] for name in NUMBERS}
     refuses("columns=3: must be auto", ablation, parent_run_id=run_id, columns=3)

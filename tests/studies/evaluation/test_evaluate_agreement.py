@@ -259,14 +259,6 @@ def test_numbers_are_regression(place: Place, tmp_path: Path, capsys: pytest.Cap
         assert len(line) <= 100, line
 
 
-def test_numbers_that_never_vary_have_no_correlation(tmp_path: Path) -> None:
-    analysis = direct(tmp_path, [[0.5, 0.5, 0.5]] * 7, SCALES)
-    assert not [name for name in analysis.metrics() if name.startswith("consistency")]
-    assert "The runs share too few test examples, or predict too few different numbers, to correlate." in " ".join(
-        investigation_document(analysis, title="mine").to_text().split()
-    )
-
-
 TAGS = [["O", "PER"], ["O"], []]
 TAGGED = [
     [["O", "PER"], ["O"], []],
@@ -277,6 +269,50 @@ TAGGED = [
     [["O", "PER"], None, []],
     [["O", "LOC"], ["O"], []],
 ]
+ARCS = [[[2, 0], [0, 1]], [[0, 1]]]
+PARSED = [ARCS, [[[2, 1], [0, 1]], [[0, 1]]], *[ARCS] * 5]
+CATS = [["a cat", "sky"], ["cat sat", "sky"], *[["dog", "sky"]] * 5]
+RANKED = [[[1, 2, 3]], [[1, 4, 2]], *[[[1, 2, 3]]] * 5]
+
+
+CON, CCON, GOLDEN = "consistency", "correct_consistency", "consistency/golden"
+
+
+@pytest.mark.parametrize(
+    ("agreement", "answers", "truths", "found"),
+    [
+        # Row 0: q1 2 / 3 without the truth, (1 + 2 / 3) / 2 with it. Row 1: 1, and 0.
+        ("squad_f1", CATS, ["cat", "sky"], {CON: (5 / 6 + 1) / 2, CCON: (11 / 12 + 1 / 2) / 2}),
+        # Row 0: differences of 1/2 everywhere. Row 1: 1, 1/2 and 3/2.
+        # Golden: q2 is read by two runs of three, 1/2 apart; q1 differs by 1/2, 1, 1/2, q3 by 1, 2, 1.
+        ("closeness:scale=2", NUMBERS, SCALES, {CON: (0.75 + 0.5) / 2, GOLDEN: (0.75 + 2 + 0.5 + 0 + 0.5) / 9}),
+        # Row 0: q1 one tag of two, the others agree. Row 1: q2 one of two, q3 none.
+        ("token_match", TAGGED, TAGS, {CON: (2.5 / 3 + 1.5 / 3) / 2, GOLDEN: (1 + 1 + 3) / 9}),
+        ("las", PARSED, ARCS, {CON: (0.75 + 1) / 2}),
+        ("uas", PARSED, ARCS, {CON: 1, CCON: 1}),
+        ("overlap:k=2", RANKED, [[1]], {CON: (0.5 + 1) / 2}),
+        ("auto", ANSWERS, [None, None, "a secretdog"], {CON: 1 / 3, CCON: math.nan}),
+    ],
+)
+def test_agreement_by_hand(tmp_path: Path, agreement: str, answers: Any, truths: Any, found: dict[str, float]) -> None:
+    metrics = direct(tmp_path, answers, truths, agreement).metrics()
+    assert {name: metrics.get(name, math.nan) for name in found} == pytest.approx(found, nan_ok=True)
+
+
+def test_closeness_is_told_beside_correlations(tmp_path: Path) -> None:
+    analysis = direct(tmp_path, NUMBERS, SCALES, "closeness:scale=2")
+    assert numbers_in(analysis.metrics(), "/golden") == pytest.approx(correlations(NUMBERS[4:]), rel=1e-9)
+    text = told(analysis, ten_times=True)
+    assert "(closeness:scale=2)" in text
+    assert "Of the numbers that two golden runs predict" in text
+
+
+def test_numbers_that_never_vary_have_no_correlation(tmp_path: Path) -> None:
+    analysis = direct(tmp_path, [[0.5, 0.5, 0.5]] * 7, SCALES)
+    assert not [name for name in analysis.metrics() if name.startswith("consistency")]
+    assert "The runs share too few test examples, or predict too few different numbers, to correlate." in " ".join(
+        investigation_document(analysis, title="mine").to_text().split()
+    )
 
 
 def test_lists_need_a_name(place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

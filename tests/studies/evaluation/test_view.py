@@ -75,10 +75,10 @@ def test_bundle_holds_the_list_and_every_report(studied: Studied, tmp_path: Path
 
 
 @pytest.fixture
-def address(studied: Studied) -> Iterator[str]:
+def address(studied: Studied, elsewhere: Place) -> Iterator[str]:
     place, *_ = studied
     handler = type("Pages", (viewing._Handler,), {"client": place.client})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    with elsewhere.entered(), ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}/"

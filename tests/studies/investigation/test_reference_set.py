@@ -108,7 +108,7 @@ def check_golden_consistency(place: Place, result: Investigation) -> None:
     assert result.analysis.consistencies["golden"].consistency == pytest.approx(agree / shared)
 
 
-def test_consistency_and_fragile_examples_use_it_and_scores_do_not(place: Place) -> None:
+def test_consistency_and_fragile_examples_use_it_and_scores_do_not(place: Place, elsewhere: Place) -> None:
     result = investigated(place, factor="data_order", design="crossed")
     votes = result.analysis.examples
     shared = votes.frame.set_index("example_id").reindex(SPLITS[0].reference)
@@ -124,14 +124,16 @@ def test_consistency_and_fragile_examples_use_it_and_scores_do_not(place: Place)
 
     run = parent_run(place.client, result.run_id)
     document = fetch_document(place.client, result.run_id, "investigation.json")
-    runs = read_runs(place.client, Parent(run, document), named("accuracy"))
+    with elsewhere.entered():
+        runs = read_runs(place.client, Parent(run, document), named("accuracy"))
     answers = runs.predictions
     assert len(answers.label) == RUNS["golden_runs"] * TESTED
     right = np.bincount(answers.run, answers.label == answers.prediction) / TESTED
     np.testing.assert_allclose(right, scores)
 
-    side = recorded_side(place.client, "baseline", result.run_id)
-    tables = [*side.predictions(place.client, RUNS["golden_runs"])]
+    with elsewhere.entered():
+        side = recorded_side(place.client, "baseline", result.run_id)
+        tables = [*side.predictions(place.client, RUNS["golden_runs"])]
     assert [len(table) for table in tables if table is not None] == [TESTED] * RUNS["golden_runs"]
     # It refuses predictions from which its metric does not follow.
     ablation = mlflow_l3d.ablation(result.run_id, rows=[3], columns=[3], test_sizes=[10], repeats=2)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from mlflow_l3d.analysis.consistency.runs import class_agreement
 from mlflow_l3d.analysis.importance.tables import std_interval
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.seeds.numbers.spread import mean_interval, metric_spread
@@ -95,3 +96,18 @@ def test_intervals_claim_nothing_that_cannot_be():
     errors = metric_spread([0.1, 0.2, 0.1, 0.2, 9.0], Metric("mse", greater_is_better=False, range=(0, math.inf)))
     assert errors.mean_ci_low == 0
     assert math.isfinite(errors.std_ci_high)
+
+
+@pytest.mark.slow
+def test_spread_over_pairs_covers():
+    rng = np.random.default_rng(14)
+    labels, difficulty = rng.integers(2, size=150), rng.normal(size=150)
+
+    def draw(runs):
+        quality = np.where(rng.random(runs) < 0.5, 1.5, 0.7)
+        right = difficulty + quality[:, None] + rng.normal(size=(runs, 150)) > 0
+        return class_agreement(np.where(right, labels, 1 - labels), labels).pairs["consistency"]
+
+    whole, found = draw(1200), [draw(10) for _ in range(200)]
+    assert np.mean([one.mean_ci_low <= whole.mean <= one.mean_ci_high for one in found]) >= 0.90
+    assert np.mean([one.std_ci_low <= whole.std <= one.std_ci_high for one in found]) >= 0.90
