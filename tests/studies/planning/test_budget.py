@@ -10,6 +10,7 @@ import pytest
 
 from mlflow_l3d.analysis.intervals import t_quantile
 from mlflow_l3d.analysis.planning.runs_needed import MOST_RUNS, ScoreVariances, best, projection, score_variances
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named, pseudo_values, score
 from mlflow_l3d.studies.dry_run import Budget
 from mlflow_l3d.studies.planning.run import _costs
