@@ -214,6 +214,11 @@ def test_l3d006_speaks_where_golden_runs_vary_less_than_the_table():
     assert "L3D006" in fired(table(), golden(std=0.08))
 
 
+@pytest.mark.slow
+def test_l3d006_rarely_speaks_on_sound_investigations():
+    assert sum("L3D006" in fired(table(seed), golden(seed + 1000)) for seed in range(200)) <= 2
+
+
 @pytest.mark.parametrize(
     ("rows", "columns", "words", "severity"),
     [

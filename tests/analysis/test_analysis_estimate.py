@@ -6,10 +6,12 @@ import math
 
 import numpy as np
 import pytest
+from drawn_tables import drawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.analysis.importance.estimate import Jackknife, Skewed, importance_of_logit
+from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
 
 SHARES = st.one_of(st.sampled_from([1e-12, 1.0, 1.0 + 1e-15]), st.floats(1e-6, 1.0))
 
@@ -37,3 +39,9 @@ def test_a_part_of_a_half_by_hand():
     found = jackknife(0.0, 0.5, 9.0, 0.5, 1.0)
     assert found.shift(1.0) == pytest.approx(math.log((1 + math.e) / 2))
     assert found.shift(-1.0) == pytest.approx(math.log((1 + 1 / math.e) / 2))
+
+
+def test_columns_and_interaction_make_the_upper_side_longer():
+    found = crossed_estimate(drawn(np.random.default_rng(2), (100, 10), (1.0, 0.25, 0.25))).jackknife
+    assert found.skewed.share > 0.2
+    assert found.shift(2.0) > -found.shift(-2.0)

@@ -87,11 +87,11 @@ def test_stops_where_the_interval_is_narrow():
 
 
 def test_failed_rows_count_as_run_and_are_left_out():
-    table = drawn(np.random.default_rng(3), (20, 4), (0.5, 0.5))
+    table = drawn(np.random.default_rng(3), (20, 2), (0.5, 0.5))
     table[5, 1] = np.nan
-    interim = look(IntervalRule(0.01), table)
-    assert interim.rows == 20
-    assert interim.importance == nested_estimate(np.delete(table, 5, axis=0)).importance
+    interim, found = look(IntervalRule(0.01), table), nested_estimate(np.delete(table, 5, axis=0))
+    assert (interim.rows, interim.importance) == (20, found.importance)
+    assert (interim.low, interim.high) == found.careful_interval(1 - interim.alpha) != found.interval(1 - interim.alpha)
 
 
 def test_constant_or_missing_scores_go_on():

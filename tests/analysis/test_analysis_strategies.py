@@ -46,7 +46,7 @@ def test_numbers_by_hand():
     found = baseline_strategy("random", [[0.64, 0.76], [np.nan, np.inf]], golden.std, factor="data_order")
     assert found.std == pytest.approx(0.06)
     assert (found.important, found.strategy) == (True, "random")
-    assert baseline_strategy("fixed", two_scores(0.049), golden.std, factor="data_order").important is False
+    assert baseline_strategy("fixed", two_scores(0.0499), golden.std, factor="data_order").important is False
     assert baseline_important(0.05, 0.1) is True
     record = importance([[0.5, 0.7], [0.5, 0.7]], [0.6, 0.8], factor="data_order")
     method = interactions_strategy(record)

@@ -24,6 +24,15 @@ def test_every_design_is_built(design: str) -> None:
     assert request.document()["design"]["name"] == design
 
 
+@pytest.mark.parametrize(
+    ("given", "rows"),
+    [({}, 20), ({"design": "radial", "investigation_runs": 10}, 100), ({"design": "nested", "stop": "interval"}, 320)],
+    ids=["crossed", "radial", "with a stopping rule"],
+)
+def test_rows_that_auto_stands_for(given: dict[str, Any], rows: int) -> None:
+    assert small(**given, mitigation_runs="auto", golden_runs="auto").plan.mitigation_runs == rows
+
+
 def test_radial_needs_no_golden_runs_and_no_columns() -> None:
     radial = {"design": "radial", "factor": "all", "mitigation_runs": 7, "golden_runs": "auto"}
     request = small(**radial, investigation_runs=10)  # the default, which says nothing
@@ -72,6 +81,7 @@ def test_product_of_joint_factors() -> None:
         ),
         ({"stop": "interval", "design": "fixed"}, "stop=interval: needs design=crossed or nested or radial"),
         ({"stop": "epsilon", "design": "radial", "golden_runs": "auto"}, "stop=epsilon: needs design=crossed or"),
+        ({"golden_runs": 5, "design": "radial"}, "golden_runs=5: must be auto in the radial design"),
         ({"stop": "interval", "mitigation_runs": 20}, "mitigation_runs=20: stop=interval looks after 20, 40, 80, ..."),
         ({"half_width": 0}, "half_width=0: must be a number above 0 and below 1"),
         ({"epsilon": "inf"}, "epsilon=inf: must be a number above 0"),

@@ -300,6 +300,7 @@ AUTHORS = {
     ("protonet", "cola"): {"tasks": 1, "steps": 128, "epochs": 5, "meta_learning_rate": 1e-4, "meta_optimizer": "sgd"},
     ("maml", "mrpc"): {"tasks": 14, "steps": 66, "epochs": 16, "meta_learning_rate": 5e-4, "meta_optimizer": "adam"},
     ("reptile", "mrpc"): {"tasks": 1, "steps": 2112, "inner_learning_rate": 5e-4, "inner_optimizer": "adam"},
+    ("reptile", "cola"): {"tasks": 1, "steps": 132, "epochs": 10, "meta_learning_rate": 1e-2, "inner_steps": 1},
     ("icl", "dbpedia"): {"shots": 2, "prompt_format": "A", "decision": "generate", "max_new_tokens": 10},
 }
 

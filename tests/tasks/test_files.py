@@ -225,8 +225,8 @@ def test_rows_with_gaps_are_left_out_if_they_are_few_and_refused_together_if_not
     left_out = "1 without Review Text (row 3); 2 without Mood (row 7, 8)"
     assert f"mine: left out 3 rows with gaps, counted from 1: {left_out}" in task.notes
     gaps.loc[10:15, "Mood"] = None
-    found = refusal(load_data, gaps, "mine")
-    assert "rows, counted from 1, have gaps: 1 without Review Text (row 3); 8 without Mood (row 7, 8, 11" in found
+    rows = "1 without Review Text (row 3); 8 without Mood (row 7, 8, 11, 12, 13, 14, 15, 16). Fill"
+    assert f"rows, counted from 1, have gaps: {rows}" in refusal(load_data, gaps, "mine")
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from mlflow_l3d.tasks.sources.benchmark_set import content_id, pool_examples
 ROWS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["x", " x ", "y", "x\ny"]), st.integers(0, 2)))
 
 
-def test_blanks_do_not_make_another_text() -> None:
-    pool = pool_examples([["a  b ", "a b", "\ta\u00a0b\n", "ab"]], np.array([1, 1, 1, 0]))
-    assert sorted(pool.texts[0]) == ["a b", "ab"]
+def test_blanks_do_not_make_another_text_and_capitals_do() -> None:
+    pool = pool_examples([["a  b ", "a b", "\ta\u00a0b\n", "ab", "Ab"]], np.array([1, 1, 1, 0, 1]))
+    assert sorted(pool.texts[0]) == ["Ab", "a b", "ab"]
     assert (pool.repeats, pool.contradictions) == (2, 0)
     assert pool.labels.dtype == np.int64
 

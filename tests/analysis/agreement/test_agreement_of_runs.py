@@ -392,7 +392,7 @@ def test_equal_predictions_are_compared_once():
 
 
 def test_a_scoring_function_out_of_bounds_is_an_error():
-    with pytest.raises(L3DError, match="own"):
+    with pytest.raises(L3DError, match="scoring=own: gave a value outside"):
         radial(Own(lambda *_: 2.0), [["a"], ["b"]], [["a"], ["c"]], None).consistencies()
 
 

@@ -11,6 +11,7 @@ from comparison_cases import answers, scored, system
 from scipy import stats
 
 from mlflow_l3d.analysis.comparison.power import Forecast, Outlook, measured_pairs
+from mlflow_l3d.analysis.intervals import unseen_share
 from mlflow_l3d.analysis.planning.spending import Measured, SequentialPlan
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.files import _Reader, _written
@@ -85,6 +86,11 @@ def test_no_look_decides_if_more_than_a_tenth_of_the_runs_are_lost(rng):
     assert verdicts == {20: "equivalent", 18: "equivalent", 17: "undecided", 9: "undecided"}
     worse = found._replace(difference=-0.7)
     assert [look_at(PLAN, (), 20, pairs, worse, 1.0).decision for pairs in (18, 17)] == ["worse", "undecided"]
+
+
+def test_unseen_share_is_the_limit_of_clopper_and_pearson():
+    assert unseen_share(20, 0.95) == pytest.approx(stats.beta.ppf(0.95, 1, 20))
+    assert unseen_share(0, 0.95) == 1
 
 
 def test_exit_status_and_metrics_by_look(rng):

@@ -68,7 +68,7 @@ def test_intervals_of_four_answers_hold_the_truth(rows, spread):
     random = np.random.default_rng(3)
     truth = [np.mean(random.beta(*spread, 400_000) ** k) for k in (1, 2, 4)]
     held = []
-    for _ in range(250):
+    for _ in range(400):
         passed = random.binomial(4, random.beta(*spread, rows))
         found = [pass_k(passed, np.full(rows, 4), k) for k in (1, 2, 4)]
         held.append([each.all_low <= value <= each.all_high for each, value in zip(found, truth, strict=True)])
