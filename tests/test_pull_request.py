@@ -118,7 +118,7 @@ def test_the_check_has_the_status_of_the_command(job, status, verdict, undecided
         ("""echo so; echo '{"decision": "undecided", "runs": 4}'; exit 2""", 0, '"runs": 4'),
         ("""echo '{"decision": "reject"}'; exit 1""", 1, "### reject"),
         ("""echo '{"password": "hunter2"}'; exit 2""", 2, "### The command wrote no result"),
-        ("echo hunter2; echo '== 3 passed, 1 warning in 0.45s =='", 0, "### 3 passed, 1 warning in"),
+        ("echo hunter2; echo '= 3 passed, 10 skipped, 1 warning in 0.4s ='", 0, "### 3 passed, 10 skipped, 1 warning"),
         ("exit 2", 2, "### The command wrote no result"),  # pytest was interrupted
         ("echo '### 3 of 4 hold' > tests.md; exit 1", 1, "### 3 of 4 hold"),
         (f"{STUDY}; echo '### tests' > tests.md; exit 2", 2, "### tests"),

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from psutil import pid_exists
 from run_helpers import calls_of_sessions, wait_until
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
@@ -20,7 +21,6 @@ from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.execution import environment, processes
 from mlflow_l3d.execution.base import Job
-from mlflow_l3d.execution.environment import alive
 from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.execution.processes import ProcessExecutor
 from mlflow_l3d.tasks.identity import make_task
@@ -65,7 +65,7 @@ def test_never_more_workers_than_cells_their_environment_and_what_they_tell(tmp_
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
         "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
         "MLFLOW_TRACKING_URI": "sqlite:///here.db",
-        SHARERS: "5",
+        SHARERS: "5",  # as many as there may be: cells are taken as they are needed
         "device": "cpu",
     }
     assert {name: found.get(name) for name in expected} == expected
@@ -94,7 +94,7 @@ def test_an_error_of_the_callers_cells_stops_the_workers(tmp_path):
 
     with pytest.raises(LookupError, match="no more"):
         list(ProcessExecutor(job=bench_job(Trouble(), tmp_path), workers=2).run(cells()))
-    assert not any(alive(process) for process in worker_processes(tmp_path))
+    assert not any(pid_exists(process) for process in worker_processes(tmp_path))
 
 
 def test_calls_run_while_the_consumer_is_busy(tmp_path, monkeypatch):
@@ -140,7 +140,7 @@ def test_exceptions_of_the_preparation_are_raised_here(tmp_path):
         list(executor.run(design_cells(FACTORS, 2)))
     assert str(info.value).endswith("no luck today")
     assert "in prepare" in "".join(info.value.__notes__)
-    assert not any(alive(process) for process in worker_processes(tmp_path))
+    assert not any(pid_exists(process) for process in worker_processes(tmp_path))
 
 
 def test_an_approach_that_does_not_survive_pickling(tmp_path):

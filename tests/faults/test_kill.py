@@ -135,8 +135,8 @@ def assert_goes_on(place: Place, undisturbed: tuple[Place, Investigation], folde
     assert f"{result.computed} runs computed, {result.reused} taken from earlier runs" in result.summary()
 
 
-def test_killed_twice_by_the_command_line(place, undisturbed, tmp_path) -> None:
-    for number, count in enumerate((0, 7)):
+def test_killed_again_and_again_by_the_command_line(place, undisturbed, tmp_path) -> None:
+    for number, count in enumerate((0, 3, 7)):
         process = place.start(executor="inline", **SLOW)
         wait_for_moment(process, lambda: len(place.parents()) > number and len(place.spooled()) >= count, "some cells")  # noqa: B023
         kill_with_workers(process)
