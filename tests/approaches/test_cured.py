@@ -263,7 +263,7 @@ def test_what_needs_more_than_a_name_is_refused():
             replace(VOTE, kind="mean"),
             ANSWERS,
             {},
-            "cure.kind=mean: needs numbers or class scores, and texts is a gener",
+            "cure.kind=mean: needs numbers or class scores, and texts is a generation task. Use vote.",
         ),
     ],
 )

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from finetuning_helpers import cell, handmade_task, run, spent
+from finetuning_helpers import cell, check_generators, handmade_task, run, spent
 from finetuning_models import session_of, tiny_bert
 
 from mlflow_l3d.approaches import models
@@ -81,6 +81,10 @@ def test_new_weights_are_drawn_as_the_model_draws_them(session):
     assert not np.array_equal(first["classifier.weight"], other["classifier.weight"])
     assert not first["classifier.bias"].any()
     assert first["classifier.weight"].std() == pytest.approx(session.model.config.initializer_range, rel=0.1)
+
+
+def test_global_generators_and_threads_stay_as_they_are(session):
+    check_generators(session, cell(2))
 
 
 def test_the_best_epoch_is_what_is_evaluated(encoder, tmp_path):

@@ -1,4 +1,4 @@
-"""What meta-learning draws: tasks, dropout, adaptation examples."""
+"""What meta-learning draws: tasks and adaptation examples."""
 
 from collections import Counter
 

@@ -47,13 +47,14 @@ def unseen(drawn: Case, shots: int = 3, examples: int = 9) -> tuple[torch.Tensor
     return noise[:, : shots * classes], labels, noise[:, shots * classes :]
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
 @by_name
-def test_a_step_is_that_of_torch_optim_with_the_gradient_of_the_definition(name: str) -> None:
+def test_a_step_is_that_of_torch_optim_with_the_gradient_of_the_definition(name: str, dropout: float) -> None:
     given = SETTINGS[name]
-    drawn = drawn_for(given)
+    drawn = drawn_for(given, dropout=dropout)
     learner, networks = learner_of(given), [drawn.network(cell) for cell in range(2)]
     for _ in range(4):
-        learner.step(drawn.stack, drawn.x, drawn.labels)
+        learner.step(drawn.stack, drawn.x, drawn.labels, drawn.masks)
     for cell, network in enumerate(networks):
         batches = 4 * [drawn.tasks(cell, given.shots * drawn.stack.classes)]
         meta = given.meta_optimizer, given.meta_learning_rate
