@@ -1,7 +1,5 @@
 """Checks of records, as an analysis makes them."""
 
-from __future__ import annotations
-
 from mlflow_l3d.analysis.importance.checks import all_checks
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence, PlanFacts
 from mlflow_l3d.designs import design_named

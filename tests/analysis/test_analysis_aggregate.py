@@ -1,7 +1,5 @@
 """A whole investigation from its frame of cells."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

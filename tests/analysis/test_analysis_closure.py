@@ -1,7 +1,5 @@
 """The closure check: rare alarms whatever the scores look like, and an alarm where there is reason for one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Variance components of a crossed table: degrees of freedom, leaving out one row or column, and rounding."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from drawn_tables import drawn

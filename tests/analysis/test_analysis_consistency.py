@@ -1,7 +1,5 @@
 """Agreement of predictions: brute force over pairs, different test sets, order, memory, bad input."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Nested and radial intervals hold the truth in 95 % of investigations, also for scores that are not normal."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -9,6 +7,8 @@ import pytest
 from drawn_tables import covered, drawn, drawn_sets, importance_of
 
 from mlflow_l3d.analysis.importance.estimators.nested import nested_estimate, radial_estimate
+
+pytestmark = pytest.mark.slow
 
 REPEATS = 600
 """A share of 0.95 has a standard error of 0.009: it lies within 0.92 to 0.98, one of 0.90 does not."""
@@ -23,7 +23,6 @@ def uniform(generator, size):
     return generator.uniform(-math.sqrt(3), math.sqrt(3), size)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("draw", [normal, uniform])
 @pytest.mark.parametrize("shape", [(20, 10), (20, 3)])
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
@@ -34,7 +33,6 @@ def test_nested_interval_covers_the_truth(shape, share, draw):
     assert 0.92 <= held <= 0.98
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("level", [0.8, 0.99])
 def test_nested_interval_covers_the_truth_at_other_levels(level):
     generator = np.random.default_rng(2)
@@ -42,7 +40,6 @@ def test_nested_interval_covers_the_truth_at_other_levels(level):
     assert covered((nested_estimate(table).interval(level) for table in tables), 0) == pytest.approx(level, abs=0.03)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("runs", "shares", "interaction"),
     [

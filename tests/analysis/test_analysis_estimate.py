@@ -1,7 +1,5 @@
 """The interval of one estimate, at any level, however skewed the error is."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

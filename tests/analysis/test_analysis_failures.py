@@ -1,7 +1,5 @@
 """Runs that fail are a selection: said where they hide luck, and named where they go with a factor."""
 
-from __future__ import annotations
-
 import math
 import re
 

@@ -1,7 +1,5 @@
 """From frames to arrays: tags as texts, gaps, places taken twice, wrong places."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

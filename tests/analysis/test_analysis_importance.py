@@ -1,7 +1,5 @@
 """The importance score: by hand, against an oracle, under shift and scale, with gaps, degenerate tables."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Intervals of the corrected importance: coverage of the truth, and why rows alone are not enough."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

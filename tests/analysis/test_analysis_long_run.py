@@ -1,7 +1,5 @@
 """What the published importance tends to, and the verdict: simulated tables whose truth is known."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

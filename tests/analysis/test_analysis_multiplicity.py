@@ -1,7 +1,5 @@
 """Several factors: Holm's adjustment, groups that cannot be told apart, and how often a claim is false."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Nested design: components by hand and against the truth, exact limits, and what bad tables give."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Test-set noise: runs that are equally good vary on a finite test set, and the corrected variance says they do not."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Stability of predicted numbers: by brute force over pairs, and equal to the function for one test set."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import tracemalloc

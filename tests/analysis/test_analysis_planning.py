@@ -1,7 +1,5 @@
 """Planner: closed forms, and expected half-widths against intervals of simulated tables."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

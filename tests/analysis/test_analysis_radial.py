@@ -1,7 +1,5 @@
 """Radial design: Jansen's estimators against SALib and the truth, and what missing and constant scores give."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Stability of a whole investigation: every number again by brute force over pairs of runs."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from functools import partial

@@ -1,7 +1,5 @@
 """Stopping rules: when looks come, what they spend, and how often a claim is false."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

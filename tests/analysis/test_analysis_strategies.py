@@ -1,7 +1,5 @@
 """Baseline strategies: the stars of the published tables, the layout, and what cannot be judged."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

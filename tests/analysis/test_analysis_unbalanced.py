@@ -1,7 +1,5 @@
 """Crossed and nested tables that lack cells: the usual analysis where none is missing, and the truth on average."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

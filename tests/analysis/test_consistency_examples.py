@@ -1,7 +1,5 @@
 """Robust, fragile and never-right examples."""
 
-from __future__ import annotations
-
 import math
 from itertools import combinations
 

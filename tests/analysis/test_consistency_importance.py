@@ -1,7 +1,5 @@
 """Importance of a factor for single predictions: closed form, bridge from the vote counter, interval."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Agreement of runs with one test set: brute force over pairs, identities, statsmodels' kappa, intervals, speed."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import statistics

@@ -1,7 +1,5 @@
 """Published tables of Zhou et al. 2025: correct consistency follows from accuracy and consistency, or is listed."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from analysis_oracle import consistency_matrixwise

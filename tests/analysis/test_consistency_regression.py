@@ -1,7 +1,5 @@
 """Agreement of predicted numbers: numpy's correlations, Lin's coefficient by its definition, constants."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import statistics

@@ -1,7 +1,5 @@
 """Degenerate investigations of every design: a nan with a named check, never a crash, never a silent number."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import fields
 

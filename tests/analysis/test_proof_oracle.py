@@ -1,7 +1,5 @@
 """Scores, components, intervals and agreement equal an oracle in plain loops that was written from the definitions."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,11 +1,11 @@
 """What the published tables of Pecher et al. 2024 imply beside Tables 6 to 14: the ablation, and the total spread."""
 
-from __future__ import annotations
-
 import math
 
 import pandas as pd
 from published_tables import fits, needs_tables, printed, read
+
+pytestmark = needs_tables
 
 TOTAL_BELOW_ITS_PARTS = {
     ("pecher2024_importance", "Prototypical Networks", "SST2", "model_initialisation"): "repeats the row above it",
@@ -14,7 +14,6 @@ TOTAL_BELOW_ITS_PARTS = {
 """Rows whose printed std of all runs is smaller than the contributed and the mitigated std allow, and why."""
 
 
-@needs_tables
 def test_every_row_of_the_ablation_follows_from_its_stds():
     table = read("pecher2024_ablation")
     golden = {
@@ -26,7 +25,6 @@ def test_every_row_of_the_ablation_follows_from_its_stds():
     assert [row for row in rows if not fits(row, golden[row.mitigation_runs, row.test_size])] == []
 
 
-@needs_tables
 def test_the_ablation_holds_the_main_table():
     """Column "100 runs, 100 %" of Table 3 is Table 6."""
     ablation, main = read("pecher2024_ablation"), read("pecher2024_importance")
@@ -39,7 +37,6 @@ def test_the_ablation_holds_the_main_table():
     )
 
 
-@needs_tables
 def test_total_spread_is_no_smaller_than_its_parts_but_in_the_rows_listed():
     failing = set()
     for name, keys in (

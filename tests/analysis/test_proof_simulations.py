@@ -3,8 +3,6 @@
 Variances of all other factors, of the factor's main effect, and of their interaction, which add up to 1.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Factors of dropout that a device computes: each from its place in the stream of its cell, wherever it is entered."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

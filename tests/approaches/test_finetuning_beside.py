@@ -1,7 +1,5 @@
 """Adapters of several cells in one program: what each would be alone, whoever is beside it and whoever leaves first."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

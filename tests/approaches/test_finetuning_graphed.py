@@ -1,7 +1,5 @@
 """Steps of whole models as a GPU takes them, on the CPU: batches that are staged, one optimiser, captures that fail."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from finetuning_helpers import cell, content, handmade_task, run

@@ -1,7 +1,5 @@
 """Trainings that begin again after a collapse, averages of the last epochs, and what approaches offer against luck."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

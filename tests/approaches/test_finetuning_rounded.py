@@ -1,7 +1,5 @@
 """Copies of linear layers in bfloat16: the numbers of autocast, with fewer casts."""
 
-from __future__ import annotations
-
 import copy
 from contextlib import nullcontext
 

@@ -5,8 +5,6 @@ dropout layer keeps at every step, and the generator's state before each (attent
 texts have one length in tokens, so that the number of draws of a batch does not depend on its examples.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

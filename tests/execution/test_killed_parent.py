@@ -10,6 +10,8 @@ from run_helpers import wait_until
 
 from mlflow_l3d.testing.cells import worker_processes
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = """
 import sys, threading
 from pathlib import Path
@@ -73,7 +75,6 @@ def wait_for_two_cells(folder):
 
 # "stuck" holds the interpreter lock, so that no thread of the worker can look after the parent; the kernel does, which
 # looks at the main thread alone.
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "thread", "number"), [("stuck", "main", signal.SIGKILL), ("hang", "thread", signal.SIGTERM)]
 )
@@ -90,7 +91,6 @@ def test_workers_in_long_cells_end_with_their_parent(tmp_path, start, kind, thre
     wait_until(lambda: all(gone(worker) for worker in workers), "the end of the workers")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "wait", [wait_for_two_cells, lambda _: None, lambda _: time.sleep(0.1)], ids=["in cells", "at once", "soon"]
 )
@@ -131,7 +131,6 @@ def main():
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "ending"),
     [("file", "main()\n"), ("stdin", "main()\n"), ("file", 'if __name__ == "__main__":\n    main()\n')],

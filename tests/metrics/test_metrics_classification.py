@@ -1,7 +1,5 @@
 """Metrics of one run: scikit-learn's numbers, by hand, bad input."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

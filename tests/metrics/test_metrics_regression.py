@@ -1,7 +1,5 @@
 """Scores of predicted numbers: scipy's and scikit-learn's, undefined cases, bad input."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.stats

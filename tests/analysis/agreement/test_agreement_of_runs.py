@@ -1,7 +1,5 @@
 """Agreement of predictions of any kind in every layout: brute force, class numbers as a special case, bad input."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

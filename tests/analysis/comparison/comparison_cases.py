@@ -1,7 +1,5 @@
 """Simulated systems: right where an own luck of run, example and both together is above a threshold."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Several systems, several tasks, and a system against itself."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The looks of a gate: what runs say, what is kept of it, and what is spent."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What an example adds to the score of a run: equal to leaving it out, whatever the metric."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Group-sequential bounds: equal to published tables, exact at one look, and false claims at most alpha."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

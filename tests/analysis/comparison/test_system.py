@@ -1,7 +1,5 @@
 """Systems from predictions, and which of their runs share configurations."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from comparison_cases import scored

@@ -1,7 +1,5 @@
 """Which run, and which system on which example, wins: equal to counting all choices."""
 
-from __future__ import annotations
-
 from itertools import combinations, product
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Variance components of judgements: against the analysis of variance, with gaps, in hard cases, and simulated."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -22,9 +20,9 @@ def variances(found):
     return found.frame.set_index("source")["variance"]
 
 
-def test_complete_tables_have_the_variances_of_the_analysis_of_variance(random):
+def test_complete_tables_have_the_variances_of_the_analysis_of_variance(rng):
     rows, repeats, judges = 12, 3, 4
-    table = APP.draw(random, rows, repeats, judges)
+    table = APP.draw(rng, rows, repeats, judges)
     y = table.sort_values(["row", "repeat", "judge"])["value"].to_numpy().reshape(rows, repeats, judges)
     mean, of_row, of_judge = y.mean(), y.mean(axis=(1, 2)), y.mean(axis=(0, 1))
     of_answer, of_both = y.mean(axis=2), y.mean(axis=1)
@@ -51,8 +49,8 @@ def test_complete_tables_have_the_variances_of_the_analysis_of_variance(random):
     assert found.mean_std == pytest.approx(np.sqrt(variance))
 
 
-def test_one_judge_with_unequal_repeats_has_the_variances_of_nested_analysis_of_variance(random):
-    table = App().draw(random, 30, 4, missing=0.3)
+def test_one_judge_with_unequal_repeats_has_the_variances_of_nested_analysis_of_variance(rng):
+    table = App().draw(rng, 30, 4, missing=0.3)
     counts = table.groupby("row")["value"].agg(["size", "mean", "var"])
     within = (counts["var"] * (counts["size"] - 1)).sum() / (counts["size"] - 1).sum()
     found = components(table)
@@ -61,9 +59,9 @@ def test_one_judge_with_unequal_repeats_has_the_variances_of_nested_analysis_of_
     assert "the judge's luck is not known" in found.notes[0]
 
 
-def test_interactions_of_judges_and_prompts_are_those_of_the_analysis_of_variance(random):
+def test_interactions_of_judges_and_prompts_are_those_of_the_analysis_of_variance(rng):
     rows, repeats, judges, prompts = 12, 2, 4, 3
-    table = APP._replace(judge_prompt=0.5).draw(random, rows, repeats, judges, prompts)
+    table = APP._replace(judge_prompt=0.5).draw(rng, rows, repeats, judges, prompts)
     found = variances(components(table))
     cells = table.groupby(["judge", "prompt"])["value"].mean().unstack().to_numpy()
     apart = cells - cells.mean(axis=0) - cells.mean(axis=1, keepdims=True) + cells.mean()
@@ -78,10 +76,10 @@ def test_interactions_of_judges_and_prompts_are_those_of_the_analysis_of_varianc
 
 
 @pytest.mark.slow
-def test_gaps_leave_the_variances_unbiased_also_if_a_judge_rated_the_easy_rows_only(random):
+def test_gaps_leave_the_variances_unbiased_also_if_a_judge_rated_the_easy_rows_only(rng):
     found = []
     for _ in range(16):
-        table = APP.draw(random, 30, 2, 3, 3, missing=0.2)
+        table = APP.draw(rng, 30, 2, 3, 3, missing=0.2)
         easy = table.groupby("row")["value"].mean().nlargest(15).index
         # All rows are rated by two judges, so the third's luck is known from rows that it shares with them.
         table = table[(table["judge"] < 2) | table["row"].isin(easy)]
@@ -101,23 +99,23 @@ def test_gaps_leave_the_variances_unbiased_also_if_a_judge_rated_the_easy_rows_o
         (2, 2, ["row", "row x judge", "answer", "judgement", "judge"]),
     ],
 )
-def test_sources_that_cannot_be_separated_are_one(random, repeats, judges, sources):
-    found = components(App().draw(random, 20, repeats, judges))
+def test_sources_that_cannot_be_separated_are_one(rng, repeats, judges, sources):
+    found = components(App().draw(rng, 20, repeats, judges))
     assert list(found.frame["source"]) == sources
     joined = found.frame["source"].str.contains(" + ", regex=False)
     assert (found.frame["note"].str.contains("cannot be separated") == joined).all()
 
 
-def test_repeated_judgements_separate_judges_from_judgements(random):
-    table = App().draw(random, 30, 2, 3)
-    again = table.assign(judgement=1, value=table["value"] + random.normal(size=len(table)))
+def test_repeated_judgements_separate_judges_from_judgements(rng):
+    table = App().draw(rng, 30, 2, 3)
+    again = table.assign(judgement=1, value=table["value"] + rng.normal(size=len(table)))
     found = variances(components(pd.concat([table, again], ignore_index=True)))
     assert "answer x judge" in found
     assert found["judgement"] == pytest.approx(0.5, rel=0.3)
 
 
-def test_what_did_not_vary_has_no_claim(random):
-    table = App(threshold=0.0).draw(random, 20, 2, 2)
+def test_what_did_not_vary_has_no_claim(rng):
+    table = App(threshold=0.0).draw(rng, 20, 2, 2)
     same = components(table.assign(value=1.0))
     assert (same.frame["variance"] == 0).all()
     unseen = 1 - 0.05 ** (1 / 20)  # so many of all rows may vary, of which none was seen
@@ -132,29 +130,29 @@ def test_what_did_not_vary_has_no_claim(random):
     assert "Add rows" in tiny.notes[0]
 
 
-def test_rows_that_one_judge_alone_rated_are_no_obstacle(random):
-    table = App().draw(random, 20, 2, 3)
+def test_rows_that_one_judge_alone_rated_are_no_obstacle(rng):
+    table = App().draw(rng, 20, 2, 3)
     found = components(table[(table["row"] > 1) | (table["judge"] == 0)])
     assert np.isfinite(found.frame[["low", "high"]].to_numpy()).all()
 
 
-def test_a_judge_per_row_is_no_judge_variance(random):
-    table = App().draw(random, 20, 2, 2)
+def test_a_judge_per_row_is_no_judge_variance(rng):
+    table = App().draw(rng, 20, 2, 2)
     found = components(table[table["row"] % 2 == table["judge"]])
     assert "judge" not in list(found.frame["source"])
     assert any("cannot be separated from that of rows" in note for note in found.notes)
 
 
-def test_factors_that_change_together_are_one(random):
-    table = APP.draw(random, 20, 2, 2, 3)
+def test_factors_that_change_together_are_one(rng):
+    table = APP.draw(rng, 20, 2, 2, 3)
     found = components(table.assign(model=table["prompt"]))
     assert {"prompt", "row x prompt"} <= set(found.frame["source"])
     assert "model" not in "".join(found.frame["source"])
     assert found.notes[0].startswith("prompt and model always change together")
 
 
-def test_failures_and_missing_values_do_not_count(random):
-    table = App(threshold=0.0).draw(random, 20, 2, 2).assign(failed="")
+def test_failures_and_missing_values_do_not_count(rng):
+    table = App(threshold=0.0).draw(rng, 20, 2, 2).assign(failed="")
     broken = table.copy()
     broken.loc[broken["row"] == 3, "failed"] = "answer"
     broken.loc[broken.index[:2], "failed"] = "judge"
@@ -173,13 +171,13 @@ def test_failures_and_missing_values_do_not_count(random):
         ("scorer", ["a", "b"] * 40, "several scorers"),
     ],
 )
-def test_tables_that_cannot_be_read_are_refused(random, column, values, message):
+def test_tables_that_cannot_be_read_are_refused(rng, column, values, message):
     with pytest.raises(ParameterError, match=message):
-        components(App().draw(random, 20, 2, 2).assign(**{column: values}))
+        components(App().draw(rng, 20, 2, 2).assign(**{column: values}))
 
 
-def test_ten_thousand_judgements_have_variances_near_the_truth(random):
-    table = APP.draw(random, 200, 5, 5, 2)
+def test_ten_thousand_judgements_have_variances_near_the_truth(rng):
+    table = APP.draw(rng, 200, 5, 5, 2)
     found = components(table)
     truth = APP.truth()
     assert variances(found)["judgement"] == pytest.approx(truth["judgement"], rel=0.05)
@@ -187,8 +185,8 @@ def test_ten_thousand_judgements_have_variances_near_the_truth(random):
     assert sum(inside["low"][name] <= truth[name] <= inside["high"][name] for name in inside.index) >= len(inside) - 1
 
 
-def test_limits_of_skewed_rows_are_those_of_a_jackknife_of_the_jackknife(random):
-    values = random.exponential(size=12)
+def test_limits_of_skewed_rows_are_those_of_a_jackknife_of_the_jackknife(rng):
+    values = rng.exponential(size=12)
     without = np.array([np.delete(values, row).var(ddof=1) for row in range(12)])
     squares = (without - without.mean()) ** 2
     logs = np.log([np.delete(squares, row).sum() for row in range(12)])
@@ -212,12 +210,12 @@ def test_the_interval_of_one_answer_per_row_holds_the_variance_of_passing(share)
     assert 0.93 < covered < 0.985
 
 
-def test_notes_say_where_intervals_hold_less_often(random):
-    few, many = (components(App().draw(random, rows, 1, judges)) for rows, judges in ((99, 4), (100, 5)))
+def test_notes_say_where_intervals_hold_less_often(rng):
+    few, many = (components(App().draw(rng, rows, 1, judges)) for rows, judges in ((99, 4), (100, 5)))
     assert "99 rows: if few are unlike the rest, the interval of their variance covers about 90 %." in few.notes
     assert "only 4 levels: the interval covers about 90 %" in few.frame.set_index("source")["note"]["judge"]
     assert not many.notes
-    rare = components(App(threshold=2.5).draw(random, 200, 2)).notes  # few of many rows pass
+    rare = components(App(threshold=2.5).draw(rng, 200, 2)).notes  # few of many rows pass
     assert any(note.startswith("200 rows: if few are unlike the rest") for note in rare)
     note = many.frame.set_index("source")["note"]["judge"]
     assert note == "if few are unlike the rest, the interval covers about 90 %"
@@ -233,11 +231,11 @@ def test_rows_that_never_pass_twice_may_still_differ():
     assert (found["low"][0], found["high"][0]) == (0, pytest.approx(unseen * (1 - unseen)))
 
 
-def test_a_judge_unlike_the_rest_widens_the_interval_of_judges(random):
+def test_a_judge_unlike_the_rest_widens_the_interval_of_judges(rng):
     def limits(effects):
         judge, row = np.arange(10).repeat(50), np.tile(np.arange(50), 10)
         table = pd.DataFrame({"row": row, "answer": row, "judge": judge, "value": effects.repeat(50)})
-        table["value"] += 0.01 * random.normal(size=500)
+        table["value"] += 0.01 * rng.normal(size=500)
         return components(table).frame.set_index("source").loc["judge", ["low", "high"]] / effects.var(ddof=1)
 
     normal = 9 / stats.chi2.ppf([0.975, 0.025], 9)
@@ -249,9 +247,9 @@ def test_a_judge_unlike_the_rest_widens_the_interval_of_judges(random):
 @pytest.mark.parametrize(("app", "draws"), [(APP, 50), (App(judge=0.7, threshold=0.9), 100)])
 def test_intervals_hold_the_truth(app, draws):
     """At least 95 % less 2.6 standard errors: of ten numbers; without the luck of judges, one has 85 %."""
-    random, truth, held = np.random.default_rng(1), app.truth(), []
+    rng, truth, held = np.random.default_rng(1), app.truth(), []
     for _ in range(draws):
-        frame = components(app.draw(random, 40, 3, 5)).frame.set_index("source")
+        frame = components(app.draw(rng, 40, 3, 5)).frame.set_index("source")
         if app.threshold is None:
             truth["row"] = app.row**2 + app.row_prompt**2
         held.append({name: frame["low"][name] <= truth[name] <= frame["high"][name] for name in frame.index})
@@ -259,8 +257,8 @@ def test_intervals_hold_the_truth(app, draws):
     assert (pd.DataFrame(held).mean() >= least).all(), pd.DataFrame(held).mean()
 
 
-def test_gains_are_those_of_the_variances(random):
-    found = components(App().draw(random, 20, 2, 3))
+def test_gains_are_those_of_the_variances(rng):
+    found = components(App().draw(rng, 20, 2, 3))
     lines = gain(found).set_index("design")
     now = lines["mean_std"]["now"] ** 2
     positive = variances(found).clip(lower=0)
@@ -273,10 +271,10 @@ def test_gains_are_those_of_the_variances(random):
     assert lines["judgements"].to_dict()["one more row"] == 21 * 6
 
 
-def test_nothing_is_promised_of_what_is_not_known(random):
-    confounded = gain(components(App().draw(random, 20, 1))).set_index("design")
+def test_nothing_is_promised_of_what_is_not_known(rng):
+    confounded = gain(components(App().draw(rng, 20, 1))).set_index("design")
     assert confounded["gain"]["one more repeat"] == 0  # nothing is known of answers
-    assert gain(components(App().draw(random, 20, 1)[:0]))["gain"].isna().all()  # of no judgement at all
+    assert gain(components(App().draw(rng, 20, 1)[:0]))["gain"].isna().all()  # of no judgement at all
 
 
 def test_variances_of_shares_are_at_most_a_quarter():

@@ -1,7 +1,5 @@
 """Differences of two systems: closed forms, equal systems, few rows, what cannot be decided, several scorers."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -24,18 +22,18 @@ def of_values(first, second):
     return [pd.DataFrame({**side, "judge": "exact", "answer": answers[name]}) for name, side in sides.items()]
 
 
-def pair(random, app, rows, repeats=(1, 1), judges=1, prompts=1, shift=0.0, names=("a", "b")):
+def pair(rng, app, rows, repeats=(1, 1), judges=1, prompts=1, shift=0.0, names=("a", "b")):
     """Return tables of two systems on the same rows by the same judges."""
-    row = app.draw_rows(random, rows, judges)
+    row = app.draw_rows(rng, rows, judges)
     shifts = shift, 0.0
     return [
-        app.draw(random, rows, count, judges, prompts, row=row, shift=by, names=name)
+        app.draw(rng, rows, count, judges, prompts, row=row, shift=by, names=name)
         for count, by, name in zip(repeats, shifts, names, strict=True)
     ]
 
 
-def test_single_answers_have_the_paired_t_test(random):
-    first, second = random.normal(size=(2, 30))
+def test_single_answers_have_the_paired_t_test(rng):
+    first, second = rng.normal(size=(2, 30))
     found = difference(*of_values(first, second))
     known = stats.ttest_rel(first, second)
     limits = known.confidence_interval()
@@ -46,8 +44,8 @@ def test_single_answers_have_the_paired_t_test(random):
     assert (found.low, found.high) == pytest.approx((limits.low, limits.high), abs=0.02)
 
 
-def test_repeats_are_averaged_within_a_row_and_judge(random):
-    a, b = pair(random, App(), 20, (3, 2), judges=2)
+def test_repeats_are_averaged_within_a_row_and_judge(rng):
+    a, b = pair(rng, App(), 20, (3, 2), judges=2)
     dropped = a[~((a["row"] == 4) & (a["judge"] == 1))]  # row 4 is compared by judge 0 alone
     means = [table.groupby(["row", "judge"])["value"].mean() for table in (dropped, b)]
     by_hand = (means[0] - means[1]).dropna().groupby("row").mean()
@@ -56,8 +54,8 @@ def test_repeats_are_averaged_within_a_row_and_judge(random):
     assert (found.repeats_first, found.repeats_second) == (3, 2)
 
 
-def test_rows_of_one_side_are_counted_and_left_out(random):
-    a, b = pair(random, App(), 20)
+def test_rows_of_one_side_are_counted_and_left_out(rng):
+    a, b = pair(rng, App(), 20)
     found = difference(a[a["row"] < 15], b[b["row"] > 2])
     assert (found.rows, found.unpaired_first, found.unpaired_second) == (12, 3, 5)
 
@@ -99,10 +97,10 @@ def test_equal_numbers_and_few_rows_decide_nothing():
 @pytest.mark.parametrize("threshold", [None, 0.0, -1.8, -3.0])
 @pytest.mark.parametrize(("rows", "repeats"), [(20, (1, 1)), (60, (5, 1)), (200, (3, 3))])
 def test_equal_systems_are_rarely_called_different(threshold, rows, repeats):
-    random, claims = np.random.default_rng(2), 0
+    rng, claims = np.random.default_rng(2), 0
     for _ in range(600):
-        effects = random.normal(size=rows)
-        sides = [effects[:, None] + 0.8 * random.normal(size=(rows, count)) for count in repeats]
+        effects = rng.normal(size=rows)
+        sides = [effects[:, None] + 0.8 * rng.normal(size=(rows, count)) for count in repeats]
         if threshold is not None:
             sides = [(side > threshold) * 1.0 for side in sides]
         first, second = (side.mean(axis=1) for side in sides)
@@ -112,11 +110,11 @@ def test_equal_systems_are_rarely_called_different(threshold, rows, repeats):
 
 
 @pytest.mark.slow
-def test_prompts_that_each_side_drew_are_luck(random):
+def test_prompts_that_each_side_drew_are_luck(rng):
     app = App(prompt=0.8, row_prompt=0.2)
     claims = {"all prompts": 0, "one prompt": 0}
     for _ in range(20):
-        a, b = pair(random, app, 30, (2, 2), prompts=4)
+        a, b = pair(rng, app, 30, (2, 2), prompts=4)
         claims["all prompts"] += difference(a, b).verdict != "undecided"
         alone = [table[table["prompt"].str.endswith("0")] for table in (a, b)]
         found = difference(*alone)
@@ -126,10 +124,10 @@ def test_prompts_that_each_side_drew_are_luck(random):
     assert claims["one prompt"] > 6
 
 
-def test_several_prompts_of_one_side_count_there(random):
+def test_several_prompts_of_one_side_count_there(rng):
     app = App(prompt=0.8)
-    several, _ = pair(random, app, 30, prompts=4)
-    single, _ = pair(random, app, 30)
+    several, _ = pair(rng, app, 30, prompts=4)
+    single, _ = pair(rng, app, 30)
     found = difference(several, single.assign(answer=single["answer"] + "-b"))
     assert found.notes[0].startswith("prompt: a side has one only")
     level_means = several.groupby("prompt")["value"].mean()
@@ -138,8 +136,8 @@ def test_several_prompts_of_one_side_count_there(random):
     assert (found.repeats_first, found.repeats_second) == (1, 1)
 
 
-def test_judges_of_both_sides_are_kept_and_other_judges_are_no_evidence(random):
-    a, b = pair(random, App(judge=2.0), 40, judges=3)
+def test_judges_of_both_sides_are_kept_and_other_judges_are_no_evidence(rng):
+    a, b = pair(rng, App(judge=2.0), 40, judges=3)
     found = difference(a, b)
     other = difference(a, b.assign(judge=b["judge"] + 3))
     assert other.error > 2 * found.error
@@ -150,8 +148,8 @@ def test_judges_of_both_sides_are_kept_and_other_judges_are_no_evidence(random):
     assert "judges that rated both sides count: 2" in mixed.notes[0]
 
 
-def test_equivalence_needs_the_interval(random):
-    a, b = pair(random, App(row=1.0, answer=0.2, rest=0.1), 100, (3, 3))
+def test_equivalence_needs_the_interval(rng):
+    a, b = pair(rng, App(row=1.0, answer=0.2, rest=0.1), 100, (3, 3))
     wide, narrow = difference(a, b, smallest_effect=0.2), difference(a, b, smallest_effect=0.001)
     assert (wide.verdict, narrow.verdict) == ("equivalent", "undecided")
     worse = difference(a.assign(value=a["value"] - 1), b, smallest_effect=0.2)
@@ -162,24 +160,24 @@ def test_equivalence_needs_the_interval(random):
         difference(a, b, smallest_effect=0)
 
 
-def test_as_many_rows_as_needed_have_the_power(random):
+def test_as_many_rows_as_needed_have_the_power(rng):
     app, shift = App(answer=0.7, rest=0.5), 0.4
-    large = difference(*pair(random, app, 400, (3, 3), shift=shift), smallest_effect=shift)
+    large = difference(*pair(rng, app, 400, (3, 3), shift=shift), smallest_effect=shift)
     plan = large.needed.set_index("repeats")
     assert plan["rows"].is_monotonic_decreasing
     assert large.rows_needed[0.8] == pytest.approx(plan["rows"][3], rel=0.1)
     rows, claims = int(plan["rows"][1]), 0
     for _ in range(150):
-        first, second = (random.normal(by, math.hypot(0.7, 0.5), size=rows) for by in (shift, 0))
+        first, second = (rng.normal(by, math.hypot(0.7, 0.5), size=rows) for by in (shift, 0))
         spread = row_spread(first, second, width=5.0)
         claims += (first - second).mean() > stats.t.ppf(0.975, spread.degrees) * spread.error
     assert claims / 150 == pytest.approx(0.8, abs=0.1)
-    single = difference(*pair(random, app, 50))
+    single = difference(*pair(rng, app, 50))
     assert single.needed.empty  # nothing is known of repeats
 
 
-def test_several_scorers_are_adjusted_together(random):
-    alone = [difference(*pair(random, YES_NO, 60, shift=by)) for by in (0.0, 0.6, 1.5)]
+def test_several_scorers_are_adjusted_together(rng):
+    alone = [difference(*pair(rng, YES_NO, 60, shift=by)) for by in (0.0, 0.6, 1.5)]
     together = differences(alone)
     order = np.argsort([each.p for each in alone])
     assert together[order[0]].p_adjusted == pytest.approx(min(1, 3 * alone[order[0]].p))
@@ -192,9 +190,9 @@ def test_several_scorers_are_adjusted_together(random):
     assert differences([alone[2], unknown])[0].joint_low == pytest.approx(alone[2].low)
 
 
-def test_the_interval_of_a_claim_excludes_the_other_sign(random):
+def test_the_interval_of_a_claim_excludes_the_other_sign(rng):
     """Holm's test claims more than Bonferroni's intervals: a difference was better, and its interval contained 0."""
-    alone = [difference(*pair(random, YES_NO, 60, shift=by)) for by in (0.0, 0.6, 1.5)]
+    alone = [difference(*pair(rng, YES_NO, 60, shift=by)) for by in (0.0, 0.6, 1.5)]
     strong, weak = max(alone, key=lambda each: abs(each.difference)), replace(alone[1], p=0.02)
     for sign in (1, -1):
         close = replace(weak, difference=sign * 0.2, error=0.2 / 2.2, largest=math.inf)
@@ -204,14 +202,14 @@ def test_the_interval_of_a_claim_excludes_the_other_sign(random):
         assert found.joint_low * sign >= 0 <= found.joint_high * sign
 
 
-def test_sides_on_two_scales_are_named(random):
-    share, points = of_values(random.random(20), 100 * random.random(20))
+def test_sides_on_two_scales_are_named(rng):
+    share, points = of_values(rng.random(20), 100 * rng.random(20))
     assert any("different scales" in note for note in difference(share, points).notes)
     assert not any("different scales" in note for note in difference(*of_values([0, 0.5] * 9, [1, 0.2] * 9)).notes)
 
 
-def test_notes_name_failures_and_shared_answers(random):
-    a, b = pair(random, YES_NO, 20)
+def test_notes_name_failures_and_shared_answers(rng):
+    a, b = pair(rng, YES_NO, 20)
     failed = a.assign(failed=["answer", *[""] * 19])
     assert "Left out of the first: 1 failed answer." in difference(failed, b).notes
     again = difference(a, a.assign(value=1 - a["value"]))

@@ -1,7 +1,5 @@
 """Agreement of judges against published tables, and rows whose verdict changes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """pass^k and pass@k: against all subsets, in closed form, and how often the intervals hold the truth."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

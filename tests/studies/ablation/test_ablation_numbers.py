@@ -1,7 +1,5 @@
 """Ablation: fewer rows, columns and examples of hand-made investigations."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

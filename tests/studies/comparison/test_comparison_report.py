@@ -1,7 +1,5 @@
 """What a comparison says: the winner first, three answers, every pair around 0, and what would settle an open pair."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -249,15 +249,9 @@ def half_done(_silent: Place, tmp_path: Path) -> Place:
 
 
 @pytest.mark.slow
-def test_everything_was_computed_but_not_concluded(half_done: Place) -> None:
-    again = half_done.investigate()
-    assert (again.computed, again.reused) == (0, CELLS)
-    assert_whole(half_done, again.run_id, CELLS)
-
-
-@pytest.mark.slow
-def test_runs_that_were_deleted_are_written_again_from_the_spool(half_done: Place) -> None:
-    for run in half_done.runs():
+@pytest.mark.parametrize("deleted", [False, True], ids=["all there", "runs deleted"])
+def test_what_was_computed_but_not_concluded_is_written_from_the_spool(half_done: Place, deleted: bool) -> None:
+    for run in half_done.runs() if deleted else ():
         half_done.client.delete_run(run.info.run_id)
     again = half_done.investigate()
     assert (again.computed, again.reused) == (0, CELLS)

@@ -28,6 +28,8 @@ from mlflow_l3d.tasks.identity import make_task
 from mlflow_l3d.tasks.settings import Split
 from mlflow_l3d.tracking.earlier.reader import read_predictions
 
+pytestmark = pytest.mark.slow
+
 LABELS = np.random.default_rng(0).normal(20, 5, 200)
 TEXTS = [[f"text {k}" for k in range(200)]]
 FACTORS = ("data_order", "model_initialisation")
@@ -67,7 +69,6 @@ def scored(place: Place) -> Investigation:
     return investigated(place, "regression", factor=",".join(FACTORS), metric="rmse")
 
 
-@pytest.mark.slow
 def test_numbers_have_the_importance_of_the_scores(scored: Investigation, place: Place) -> None:
     cells = scored.cells[scored.cells["factor"] == "data_order"]
     table = cells.pivot(index="row", columns="column", values="rmse").to_numpy()
@@ -84,7 +85,6 @@ def test_numbers_have_the_importance_of_the_scores(scored: Investigation, place:
     assert "points" not in text
 
 
-@pytest.mark.slow
 def test_other_studies_read_them(scored: Investigation, place: Place) -> None:
     with place.entered():
         again = evaluate(scored.run_id, metric="mae", log=False)
@@ -102,7 +102,6 @@ def test_other_studies_read_them(scored: Investigation, place: Place) -> None:
     assert "points" not in text
 
 
-@pytest.mark.slow
 def test_choices(place: Place) -> None:
     radial = {"design": "radial", "investigation_runs": 10, "golden_runs": "auto"}
     found = investigated(place, "multiple_choice", choices, factor="data_order", **radial)
@@ -129,7 +128,6 @@ def texts_of(task: Task, split: Split, seeds: Mapping[str, int], given: Mapping[
     return [spoilt[task.kind] if bad else answer for answer, bad in zip(answers, wrong, strict=True)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "metric", "agreement"),
     [

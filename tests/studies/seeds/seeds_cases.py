@@ -1,7 +1,5 @@
 """Seeds studies made by hand or drawn, and slow ways to compute what they say."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

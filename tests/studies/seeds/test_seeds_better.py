@@ -1,7 +1,5 @@
 """Is there a better seed: scipy's statistic, exact p-values, false and true findings, effect size."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

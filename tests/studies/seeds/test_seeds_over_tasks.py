@@ -1,7 +1,5 @@
 """Several studies side by side: tables, the seed x task matrix, correlations with training size."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The tables of Zhou et al. 2025: their layout, what their columns are, and the correlations with training size."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A real study at small size: linear models on six published sets under ten seeds, on their own parts."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -15,6 +13,8 @@ from sklearn.linear_model import SGDClassifier, SGDRegressor
 from mlflow_l3d.designs.layout import PAPER_SEEDS
 from mlflow_l3d.studies.seeds.numbers import seeds_study
 from mlflow_l3d.studies.seeds.numbers.over_tasks import over_tasks
+
+pytestmark = pytest.mark.slow
 
 SETS = {
     "sst2": ("text",),
@@ -63,7 +63,6 @@ def one_study(folder, name, columns):
     )
 
 
-@pytest.mark.slow
 def test_seeds_move_predictions_more_than_scores(studies):
     for study in studies[:5]:
         con = study.pairs["consistency"]
@@ -75,14 +74,12 @@ def test_seeds_move_predictions_more_than_scores(studies):
     assert studies[5].pairs["consistency_pearson"].mean > studies[5].pairs["consistency_ccc"].mean > 0.5
 
 
-@pytest.mark.slow
 def test_balanced_classes_make_recall_the_accuracy_as_in_the_paper(studies):
     """All of WiC's dev part is balanced; so nearly is the part of it here."""
     spreads = studies[4].spreads
     assert spreads["recall_macro"].mean == pytest.approx(spreads["accuracy"].mean, abs=0.01)
 
 
-@pytest.mark.slow
 def test_ten_seeds_of_a_linear_model_hold_no_better_one(studies):
     found = over_tasks(studies)[0]
     assert found.better_seed.tasks == tuple(SETS)

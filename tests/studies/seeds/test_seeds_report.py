@@ -1,7 +1,5 @@
 """Seeds studies as first screens and folded tables: the numbers, every case of the headline, what to do next."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace

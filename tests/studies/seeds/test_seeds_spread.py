@@ -1,7 +1,5 @@
 """Mean and spread of scores over seeds: how often the intervals cover the truth, for scores that are not normal too."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

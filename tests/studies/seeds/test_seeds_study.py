@@ -1,7 +1,5 @@
 """One seeds study: the paper's example, brute force, known identities, coverage, bad input."""
 
-from __future__ import annotations
-
 import math
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """What the strategies say together: where the simpler ones differ from the published method."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

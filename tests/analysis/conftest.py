@@ -1,6 +1,4 @@
-"""What tests of comparisons share."""
-
-from __future__ import annotations
+"""What tests of the analysis share."""
 
 import pytest
 
