@@ -159,9 +159,7 @@ def _operations(task: Any, recipe: Any, inputs: int) -> float:
 
     No gradient is wanted of the features.
     """
-    from mlflow_l3d.cells.factors import TASK_FACTORS
-
-    split = task.split(dict.fromkeys(TASK_FACTORS, 0))
+    split = task.first_split
     outer, inner = (inputs + 1) * recipe.hidden_units, (recipe.hidden_units + 1) * CLASSES
     trained, read = recipe.epochs * len(split.train), recipe.epochs * len(split.validation) + len(split.test)
     return 2.0 * (trained * (2 * outer + 3 * inner) + read * (outer + inner))

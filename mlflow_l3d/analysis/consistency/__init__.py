@@ -108,7 +108,7 @@ class Stability:
             columns.append(column)
         # The last group of a run in several is the set of independent runs, which it is not compared with here.
         self._runs.append(added if len(added) == 1 else added[:-1])
-        # A base run alone is no run of a factor.
+        # A base run alone does not belong to a factor.
         self._seen.update(group.table for group in (groups[-1:] if phase == "base" else groups))
 
     @property

@@ -274,7 +274,8 @@ def _compared(masks: Masks, k: int) -> IntArray:
 
 def _half_squares(scores: FloatArray, pairs: FloatArray) -> FloatArray:
     """Return shape (M, M): half the mean squared difference of two results of these rows, over pairs of choices."""
-    squares, products = np.square(scores) @ pairs.sum(axis=1), scores @ pairs @ scores.T
+    squares = np.square(scores) @ pairs.sum(axis=1)
+    products = scores @ pairs @ scores.T
     return np.asarray(np.maximum(0.0, ((squares[:, None] + squares) / 2 - products) / pairs.sum()))
 
 

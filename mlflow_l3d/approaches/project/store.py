@@ -83,7 +83,7 @@ def fresh(template: Path, folder: Path, artifacts: Path, experiment: str = "") -
 
 def _check_ended(statuses: list[Any], what: str) -> None:
     if statuses and (status := statuses[0][0]) in {"FAILED", "KILLED"}:
-        fix = "If it calls sys.exit, do so after mlflow.start_run."  # within, MLflow takes it for an error
+        fix = "If it calls sys.exit, do so after mlflow.start_run."  # before its end, MLflow treats it as an error
         raise L3DError(f"{what} ended its MLflow run as {status}, though its exit status was 0. {fix}")
 
 

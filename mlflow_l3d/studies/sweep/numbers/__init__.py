@@ -69,7 +69,7 @@ def long_table(points: Sequence[SweptPoint]) -> pd.DataFrame:
         place = {"point": at, "run_id": point.run_id, "task": point.task}
         for name, values in choices.items():
             value = value_of(point, name)
-            # A column has one type: numbers beside texts become texts.
+            # A column has one type: numbers among texts become texts.
             place[OF_CHOICE + name] = value if value is None or is_numeric(values) else value_text(value)
         rows += [{**place, **each, "error": point.error} for each in _of_factors(point.analysis)]
     numbers = (*IMPORTANCE, "level", "cells_missing", "cells_failed")
