@@ -122,7 +122,7 @@ def remedy_bars(predictions: Sequence[Prediction], metric: Metric, notes: Sequen
         if math.isfinite(each.ratio.high):  # without the error of the present spread, which the remedy does not change
             said, ratio = f"± {unit.text(each.std.value, digits)}", each.ratio
             limits = between(ratio.low, ratio.high, partial(points, digits=0), "({} to {} %)")
-            said = with_limits(said, limits * (ratio.low < ratio.high)).rstrip()
+            said = with_limits(said, limits if ratio.low < ratio.high else "").rstrip()
         share, low, high = (end / 2 for end in ratio)
         is_cut |= high > 1
         rows.append(
@@ -135,13 +135,14 @@ def remedy_bars(predictions: Sequence[Prediction], metric: Metric, notes: Sequen
             }
         )
     others = any(math.isnan(each.ratio.high) and math.isfinite(each.std.high) for each in predictions)
-    note = f"Predicted from stored runs. Now {unit.typical(std)}; in brackets: % of it{', or the interval' * others}."
+    bracketed = "% of it, or the interval" if others else "% of it"
+    note = f"Predicted from stored runs. Now {unit.typical(std)}; in brackets: {bracketed}."
     ranges = [each for prediction in predictions for each in (prediction.std, prediction.mean_change)]
     if any(0 < abs(each.value) < math.inf and math.isnan(each.low) for each in ranges):
         note += " No interval: if one of two is left out, none remains to compare it with. Use mitigation_runs=3"
         note += " (crossed: investigation_runs=3, too) and golden_runs=5, or more."
     note = " ".join([note + labels_note([each.remedy for each in predictions]), *notes])
-    legend = "Dashed line: without a remedy." + " Arrow: the interval is longer." * is_cut
+    legend = "Dashed line: without a remedy." + (" Arrow: the interval is longer." if is_cut else "")
     return Table.of(rows, note, legend=legend, kind="bars", texts=frozenset({1}), kinds=("remedy",) * len(rows))
 
 
@@ -161,7 +162,11 @@ def remedy_table(predictions: Sequence[Prediction], metric: Metric, note: str) -
             "seconds": plain(each.seconds, 0 if each.seconds >= 10 else 1),
             f"overstated ({unit.short})": unit.change(each.overstatement),
             "basis": each.basis
-            + f"\n({each.reason})" * bool(each.reason and (each.basis == "unknown" or each.remedy.kind in MEASURED)),
+            + (
+                f"\n({each.reason})"
+                if each.reason and (each.basis == "unknown" or each.remedy.kind in MEASURED)
+                else ""
+            ),
         }
         for each in predictions
     ]

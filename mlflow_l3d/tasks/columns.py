@@ -141,7 +141,7 @@ def _guessed(parameter: str, table: Table, taken: Sequence[str]) -> str:
         return plausible[parameter][0]
     asked = [f"--{each.replace('_', '-')} {shlex.quote(found[0])}" for each, found in plausible.items() if found]
     rest = " or ".join(map(shorten, [*(name for found in plausible.values() for name in found[1:]), *others]))
-    fix = f"Add {' '.join(asked)}{f', or name {rest}' * bool(rest)}." if plausible[parameter] else ""
+    fix = f"Add {' '.join(asked)}{f', or name {rest}' if rest else ''}." if plausible[parameter] else ""
     if parameter == "label_column":
         raise no_column(parameter, kinds.USUAL.label_column, table.names, fix)
     allowed = f"no column has a name that is known; there are {', '.join(map(shorten, table.names))}"

@@ -257,5 +257,5 @@ def _code_tags(code: Path | None, project_run: str | None) -> dict[str, str]:
     tags = {names.GIT_DIRTY: str(bool(changes)).lower()} if lines else {}
     if code and not project_run:
         found_heads = {"commit": heads.get("branch.oid", ""), "branch": heads.get("branch.head", ""), "repoURL": ""}
-        tags |= {f"{_GIT}{name}": value * (not value.startswith("(")) for name, value in found_heads.items()}
+        tags |= {f"{_GIT}{name}": "" if value.startswith("(") else value for name, value in found_heads.items()}
     return tags

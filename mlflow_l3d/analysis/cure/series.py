@@ -116,7 +116,11 @@ class Series:
         alike = np.isfinite(self.exact[at, [WITHIN, TOTAL]])
         if not remedy.over or alike[0] != alike[1] or not total > _NONE or not within < total:
             return {}
-        rest = "test examples" if self.table.test_size else "other factors" + "+test examples" * self.table.draws_tests
+        rest = (
+            "test examples"
+            if self.table.test_size
+            else "other factors" + ("+test examples" if self.table.draws_tests else "")
+        )
         return {"+".join(remedy.over): float(within / total), rest: float(1 - within / total)}
 
     def _spread(self, at: int, *, paired: bool) -> Range:

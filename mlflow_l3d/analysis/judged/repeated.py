@@ -56,7 +56,7 @@ def judge_agreement(table: pd.DataFrame) -> pd.DataFrame:
     first = verdicts.xs(1.0, axis=1, level="turn") if len(data) else verdicts
     rows = level_codes(verdicts.index.get_level_values("row").to_series())
     judges = sorted(first.columns)
-    chosen = [("all", "all", first, True)] * (len(judges) > 2)
+    chosen = [("all", "all", first, True)] if len(judges) > 2 else []
     chosen += [(one, other, first[[one, other]], False) for one, other in combinations(judges, 2)]
     twice = [judge for judge in judges if (judge, 2.0) in verdicts]
     chosen += [(judge, judge, verdicts[[(judge, 1.0), (judge, 2.0)]], True) for judge in twice]

@@ -194,7 +194,8 @@ def _shared_factors(usable: tuple[Usable, Usable]) -> tuple[list[str], list[str]
             if first != second:
                 notes.append(f"Only the judgements of judges that rated both sides count: {len(first & second)}.")
         elif first == second:
-            shared += [name] * (len(first) > 1)
+            if len(first) > 1:
+                shared.append(name)
         else:
             drawn.append(name)
             if min(len(first), len(second)) < 2 and name == "judge":

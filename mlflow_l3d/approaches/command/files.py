@@ -146,7 +146,8 @@ def _names_in_scripts(template: Template) -> list[str]:
             path = template.here / name
             if path.resolve() not in by_command:
                 inside.add(name)
-                texts += [_text(path)] if path.suffix in _SCRIPTS | _SETTINGS else []
+                if path.suffix in _SCRIPTS | _SETTINGS:
+                    texts.append(_text(path))
     return [*sorted(inside), *sorted(outside)]
 
 

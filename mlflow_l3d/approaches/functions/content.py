@@ -279,7 +279,7 @@ class Content:
             return repr(value)
         if isinstance(value, list | tuple):
             texts = ", ".join(self.text_of(each, f"{path}[{place}]") for place, each in enumerate(value))
-            return f"[{texts}]" if isinstance(value, list) else f"({texts}{',' * (len(value) == 1)})"
+            return f"[{texts}]" if isinstance(value, list) else f"({texts}{',' if len(value) == 1 else ''})"
         if isinstance(value, set | frozenset):
             return f"{type(value).__qualname__}({', '.join(sorted(self.text_of(each, path) for each in value))})"
         if isinstance(value, dict):

@@ -194,7 +194,7 @@ class PromptSession(Session):
             return
         self.hinted.add(reason)
         ids = [str(each) for each in self.task.example_ids[asked.test[: asked.tested][lost]]]
-        shown = ", ".join(ids[:_NAMED]) + ", ..." * (len(ids) > _NAMED)
+        shown = ", ".join(ids[:_NAMED]) + (", ..." if len(ids) > _NAMED else "")
         _log.warning("%d of %d answers %s: example_id %s.", len(ids), len(lost), REASONS[reason], shown)
 
     def _stops(self) -> tuple[str, ...]:

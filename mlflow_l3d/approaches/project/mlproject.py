@@ -125,7 +125,8 @@ def _by_mlflow(address: str, uri: str, version: str, env_manager: str, cache: Pa
         probe, found, copied = folder / "probe.py", folder / "found.json", folder / "project"
         probe.write_text(_PROBE, encoding="utf-8")
         words = [sys.executable, "-m", "mlflow", "run", address, "-e", str(probe), "--env-manager", env_manager]
-        words += ["--version", version] if version else []
+        if version:
+            words += ["--version", version]
         ours = {"MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}", "TMPDIR": name}
         variables = {name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_RUN")}
         variables |= {**ours, **_this_environment(), "L3D_PROBE": str(found), "L3D_PROJECT": str(copied)}

@@ -127,7 +127,7 @@ def gather(client: Client, run_id: str, asked: str) -> Gathered:
     over = (SEED,) if parent.data.tags.get(names.DESIGN) == "seeds" else drawn_factors(cells)
     chosen_by = chosen_by_other(cells, metric)
     members = MemberRows(planned.design_of(cells), over)
-    found_classes = read_members(client, cells, members, f"validation_{metric.name}" * (not chosen_by))
+    found_classes = read_members(client, cells, members, "" if chosen_by else f"validation_{metric.name}")
     classes = len(source.classes) or found_classes
     spread = _spread(cells, replace(planned, classes=classes or None), metric)
     seconds = float(pd.to_numeric(cells.get("duration_seconds", pd.Series(dtype=float))).mean())

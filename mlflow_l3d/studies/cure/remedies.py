@@ -152,7 +152,7 @@ def predict_changed(
     after: list[Prediction] = []
     unknown = ""
     if remedy.kind in CHANGING:
-        classes = read_members(client, cells, members, f"validation_{metric.name}" * (not gathered.chosen_by))
+        classes = read_members(client, cells, members, "" if gathered.chosen_by else f"validation_{metric.name}")
         after, reasons = predicted(members, metric, gathered.classes or classes, std, scores, most_members=most_members)
         unknown = "" if after else f"ensembles of such runs are unknown. {reasons[0].rstrip('.')}"
     reason = "; ".join(filter(None, (lacking, measured.roughness, unknown)))
@@ -190,7 +190,7 @@ def labels_remedy(
     reason = ""
     if golden is not None:
         size = int(trained(golden, remedy).changes["num_labelled"])
-        runs = f"golden runs with {size:,} labels" + f" (the data have no {2 * now:,})" * (size < now)
+        runs = f"golden runs with {size:,} labels" + (f" (the data have no {2 * now:,})" if size < now else "")
         why = f"unknown until verified by {runs}"
         (found,) = predict_changed(client, gathered, golden, plain, remedy, 0)
         if found.basis == "exact" and size > now:
@@ -213,7 +213,7 @@ def data_remedies(gathered: Gathered, task: Task | None) -> Iterator[Prediction]
         luck = members.luck_of_tests(gathered.metric, gathered.classes)
         made = more_tests(gathered.spread, luck=luck, now=test_size, size=2 * test_size)
         unused = unused_test_examples(task) if task is not None else None
-        lacking = f" (the data have no {2 * test_size:,})" * (unused is not None and unused < test_size)
+        lacking = f" (the data have no {2 * test_size:,})" if unused is not None and unused < test_size else ""
         yield replace(made, remedy=replace(made.remedy, words=made.remedy.words + lacking))
     seeds, cells = [f"seed.{name}" for name in TASK_FACTORS], gathered.cells
     if task is not None and len(task) and {*seeds} <= {*cells} and len(cells[seeds].drop_duplicates()) > 1:

@@ -106,7 +106,9 @@ def steps(answer: GateAnswer, source: GateSource) -> list[Step]:
         text = f"About {runs:,.0f} runs of each settle it, if the difference stays. Finished runs count:"
         return [Step(text, source.command("gate", most_runs=f"{runs:.0f}"))]
     command = source.command("gate", examples="fixed") if answer.examples == "random" else ""
-    return [Step(advice_on(answer).sentences[0] + " Is it worse on these test data alone?" * bool(command), command)]
+    return [
+        Step(advice_on(answer).sentences[0] + (" Is it worse on these test data alone?" if command else ""), command)
+    ]
 
 
 def advice_on(answer: GateAnswer) -> Answer:

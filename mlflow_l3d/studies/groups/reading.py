@@ -79,7 +79,7 @@ def read_scores(client: Client, runs: ExistingRuns, metric: str, step: str, *, f
     theirs = frame["role"].eq("") & frame["status"].ne("PARENT")
     finished = theirs & frame["status"].eq("FINISHED")
     if not finished.any():
-        allowed = "finds no finished run" + f", only {int(theirs.sum())} others" * bool(theirs.any())
+        allowed = "finds no finished run" + (f", only {int(theirs.sum())} others" if theirs.any() else "")
         fix = "Runs of mlflow-l3d do not count: give the id of their parent."
         raise ParameterError("source", "(runs)", allowed, fix)
     chosen, notes = _metric(runs.metrics[finished], metric.removeprefix("metrics."))

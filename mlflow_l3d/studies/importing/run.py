@@ -77,7 +77,9 @@ class FilesEvaluation(OnOneScreen):
     def report(self) -> Document:
         """Return the result as people read it."""
         left_out, there = len(self.problems), f"{counted(self.written, 'run')} written, {self.skipped} there before"
-        advice = f"; {left_out} left out, see above: the same command after the fix writes only these" * bool(left_out)
+        advice = (
+            f"; {left_out} left out, see above: the same command after the fix writes only these" if left_out else ""
+        )
         lines = [f"{there}{advice}", *self.about.source.lines]
         if isinstance(self.study, GroupsStudy):
             counts = dict.fromkeys(("found", "used"), len(self.study.runs))

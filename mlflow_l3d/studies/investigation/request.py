@@ -277,9 +277,9 @@ def _effective(wanted: tuple[str, ...], approach: Approach, fixed_factors: Mappi
         raise ParameterError("factor", fixed, f"has no effect here: {fixed_factors[fixed]}")
     if len(active) + len(added) < 2:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in fixed_factors.items())
-        which = f"{f'only {active[0]}' if active else 'none'} has{f' ({reasons})' * bool(reasons)}"
+        which = f"{f'only {active[0]}' if active else 'none'} has{f' ({reasons})' if reasons else ''}"
         allowed = f"needs two factors with an effect, one to investigate and one to mitigate, and {which}"
-        fix = "For a training with one seed: mlflow-l3d seeds." * (not reasons)
+        fix = "" if reasons else "For a training with one seed: mlflow-l3d seeds."
         raise ParameterError("factor", ",".join(wanted), allowed, fix)
     if whole := next((name for name in named if {*factor_members(name, active)} == {*active}), None):
         raise ParameterError("factor", whole, "joins every factor that has an effect: none is left to mitigate")

@@ -185,7 +185,7 @@ def check_levels(plan: Plan, factors: Sequence[str], levels: Mapping[str, int]) 
             raise ParameterError("factor", name, allowed, f"Use {several}.")
         if plan.investigation_runs != levels[name]:
             allowed = f"must be {levels[name]}, the levels of {name}, each of which is a column"
-            fix = "Investigate lists of other lengths one at a time." * (len(factors) > 1)
+            fix = "Investigate lists of other lengths one at a time." if len(factors) > 1 else ""
             raise ParameterError("investigation_runs", plan.investigation_runs, allowed, fix)
 
 

@@ -170,7 +170,7 @@ class _Counted:
         self.steps: dict[int, dict[str, float]] = {}
         self._design, self._agreement, self._writer = design, (agreement, metric.agreement), writer
         self._present: list[bool] = []
-        self._validation = f"validation_{metric.name}" * (not chosen_by_other(cells, metric))
+        self._validation = "" if chosen_by_other(cells, metric) else f"validation_{metric.name}"
         self._last: Any = None
 
     def add(self, cell: Any, table: pa.Table | None) -> None:

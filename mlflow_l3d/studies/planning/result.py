@@ -139,7 +139,8 @@ class Plan(OnOneScreen):
         parts: list[Part] = [["", head, *table.lines("  ")] for head, table in tables.items()]
         if any(MISSING in cell for table in tables.values() for row in table.rows for cell in row):
             parts += [[""], _UNKNOWN]
-        parts += [["", "Notes"], *[f"- {note}" for note in self.notes]] if self.notes else []
+        if self.notes:
+            parts += [["", "Notes"], *[f"- {note}" for note in self.notes]]
         return document(f"plan: {self.request.title}", [self.request.plan.words()], parts)
 
     def _tables(self) -> dict[str, Table]:

@@ -117,7 +117,7 @@ def plan(
             is_away = client is None if isinstance(error, L3DError) else is_outage(error)
             if not is_away or pilot not in ("auto", "none"):
                 raise
-            why = f"Past runs could not be read{', so no cell counts as done' * (not done)}: {error_line(error)}"
+            why = f"Past runs could not be read{'' if done else ', so no cell counts as done'}: {error_line(error)}"
         made = _assemble(request, done, known, assurance=wanted, pilot_run_id=run_id, why=why)
         made = replace(made, run_id=project_run.run_id)
         if allowed:
@@ -159,7 +159,7 @@ def _assemble(
         factors=factors,
         designs=designs,
         assurance=assurance,
-        notes=(*remarks, *[SENT] * bool(asked), *more),
+        notes=(*remarks, *([SENT] if asked else []), *more),
         requests=asked,
     )
 

@@ -49,7 +49,7 @@ def sessions(client: Client, tags: Mapping[str, str]) -> list[Run]:
 
 def lock_of(name: str, *, waits: bool = True) -> AbstractContextManager[bool]:
     """Keep others on this machine from a session, or from starting one with its key; without `waits` say if it did."""
-    waiting = f"Another process is at work in session {name}: waiting for it." * waits
+    waiting = f"Another process is at work in session {name}: waiting for it." if waits else ""
     return locked(cache_folder("referee") / f"{name}.lock", waiting)
 
 

@@ -49,7 +49,7 @@ def answers(course: Course) -> list[Answer]:
         gain = f"Not confirmed yet; {claimed}, which is too much on average."
         if math.isfinite(last.confirmed):
             limits = between(last.low, last.high, change)
-            place = " on the fresh half of the test examples, which decided nothing" * rules.fresh_half
+            place = " on the fresh half of the test examples, which decided nothing" if rules.fresh_half else ""
             gain = f"**{change(last.confirmed)}{unit.behind}** over the baseline"
             gain += f" ({level} interval **{limits}**){place}."
             more = (f"It is from fresh runs alone: {claimed}, too much on average (the winner's curse).",)
@@ -156,7 +156,7 @@ def candidates_table(course: Course, most: int | None = None) -> Table | None:
             rows[-1]["after each run: gain, evidence"] = "; ".join(every)
     left = len(course.systems) - 1 - len(chosen)
     note = f"Gain in {unit_of(course.metric).name} over the champion of its time; its interval holds at every look."
-    note += f" {counted(left, 'earlier candidate')} not shown." * bool(left)
+    note += f" {counted(left, 'earlier candidate')} not shown." if left else ""
     kinds = tuple(_KINDS.get(each.verdict, "undecided") for each in chosen)
     return Table.of(rows, note, texts=frozenset({1, 5}), title="Candidates", kinds=kinds)
 

@@ -173,7 +173,7 @@ def _check_secrets(candidate: object, name: str = "") -> None:
             return
         fix = "Read it from the environment in the function."
         # Behind a colon or "=", the name would hide the next word, too.
-        wrong = f"cannot be part of a candidate{f' ({name})' * bool(name)}: a session would record this secret"
+        wrong = f"cannot be part of a candidate{f' ({name})' if name else ''}: a session would record this secret"
         raise ParameterError("candidate", "a text", wrong, fix)
 
 

@@ -225,7 +225,7 @@ def _elsewhere(result: SearchResult) -> tuple[str, ...]:
 def _change(metric: Metric, difference: float) -> str:
     """Return a gain with its unit, from a difference of scores: above 0 if the found setting is better."""
     unit = unit_of(metric)
-    return f"**{unit.change(metric.sign * difference, 1)}{' points' * (unit.scale > 1)}:**"
+    return f"**{unit.change(metric.sign * difference, 1)}{' points' if unit.scale > 1 else ''}:**"
 
 
 def _matters(result: SearchResult) -> tuple[str, ...]:

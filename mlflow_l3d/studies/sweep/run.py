@@ -217,7 +217,7 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
             remarks = [
                 f"{complete} of {len(swept)} points are complete.",
                 "In the list of runs the filter ``tags.`l3d.role` != 'cell'`` shows sweep and points without cells.",
-                *[f"The budget of {finished.budget} is spent; a larger one continues."] * finished.spent,
+                *([f"The budget of {finished.budget} is spent; a larger one continues."] if finished.spent else []),
                 *(f"- {point.name}: {point.error}" for point in swept if point.error),
             ]
             text = finished.report().description(*remarks, first=2)

@@ -66,7 +66,7 @@ def warn_of_missing(present: Mapping[str, bool]) -> None:
     """Warn of finished runs whose predictions were removed: cell -> whether there are some. None at all is usual."""
     lost = [cell for cell, is_there in present.items() if not is_there]
     if 0 < len(lost) < len(present):
-        first, more = ", ".join(lost[:3]), ", ..." * (len(lost) > 3)
+        first, more = ", ".join(lost[:3]), ", ..." if len(lost) > 3 else ""
         text = "%d of %d finished cells have no %s (%s%s), and no part in consistency. Delete them to train them again."
         _logger.warning(text, len(lost), len(present), names.PREDICTIONS, first, more)
 

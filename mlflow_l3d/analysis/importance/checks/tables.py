@@ -125,7 +125,7 @@ def golden_runs_vary_more(record: Importance, evidence: Evidence) -> Iterator[Ch
             deviation = f"any standard deviation ({counted(len(golden), 'score')}; five that differ bound it). If large"
         message = (
             f"The golden runs may have {deviation}, {record.factor} makes up less than half of the "
-            f"variance, and the rows lack a long tail: {'use golden_runs=auto' * record.golden_pooled or more}."
+            f"variance, and the rows lack a long tail: {'use golden_runs=auto' if record.golden_pooled else more}."
         )
         yield Check("L3D006", "info", "Golden runs may vary more", message, record.factor)
 

@@ -133,7 +133,7 @@ def _false_claims(checks: Sequence[SelfCheck]) -> list[str]:
     if failed or not checks:
         return failed
     most = max(checks, key=lambda each: each.rate)
-    shares = f"{'at most ' * (len(checks) > 1)}{points(most.rate, 1)} % of {most.repeats:,} comparisons"
+    shares = f"{'at most ' if len(checks) > 1 else ''}{points(most.rate, 1)} % of {most.repeats:,} comparisons"
     return [f"A/A: if nothing differs, {shares} claim a difference ({points(most.nominal, 1)} % may)."]
 
 

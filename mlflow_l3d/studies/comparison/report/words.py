@@ -184,8 +184,8 @@ def answers(comparison: Comparison) -> tuple[Answer, Answer, Answer]:
 def _luck(comparison: Comparison, lead: Lead) -> str:
     ends = sorted(comparison.metric.sign * end for end in (lead.low, lead.high))  # with the signs of the table
     interval = " to ".join(change(comparison, end) for end in ends)
-    said = f"{percent(comparison.level)} interval **{interval}**{' points' * comparison.metric.percent}"
-    said += " (less is better)" * (not comparison.metric.greater_is_better)
+    said = f"{percent(comparison.level)} interval **{interval}**{' points' if comparison.metric.percent else ''}"
+    said += "" if comparison.metric.greater_is_better else " (less is better)"
     counts, count = "It allows for luck on each task, and for tasks that differ.", len(comparison.differences)
     if isinstance(lead.pair, Difference):
         number = lead.pair.spread.examples
@@ -212,7 +212,7 @@ def _one_run(comparison: Comparison, lead: Lead) -> str:
         return "The runs are too few to show how often one beats another."
     texts = [points(share, 0) for share in shares]
     often = texts[0] if len(texts) == 1 else f"{texts[0]} to {texts[-1]}"
-    by_task = ", by task" * (len(texts) > 1)
+    by_task = ", by task" if len(texts) > 1 else ""
     return f"One run of {lead.ahead} beats one of {lead.other} in **{often} %** of cases{by_task}."
 
 
@@ -221,7 +221,7 @@ def _open(comparison: Comparison) -> str:
     undecided = [f"{names[pair.first]} against {names[pair.second]}" for pair in pairs if pair.verdict == UNDECIDED]
     if not undecided:
         return f"**Nothing:** {'the pair is' if len(pairs) == 1 else f'{all_of(len(pairs))} pairs are'} decided."
-    opening = f"{len(undecided)} of {len(pairs)} pairs: " * (len(pairs) > 1)
+    opening = f"{len(undecided)} of {len(pairs)} pairs: " if len(pairs) > 1 else ""
     more = [f"{len(undecided) - 2} more"] if len(undecided) > 2 else []
     opening += f"**{listed([*undecided[:2], *more])}**."
     one = nearest_pair(comparison)
@@ -229,7 +229,7 @@ def _open(comparison: Comparison) -> str:
         return f"{opening} More tasks, or more runs on each, settle it."
     which = "it" if len(undecided) == 1 else f"{names[one.first]} against {names[one.second]}"
     what = advice_on(one).short
-    return f"{opening} To settle {which} takes {what}{' of each' * what.endswith(' runs')}."
+    return f"{opening} To settle {which} takes {what}{' of each' if what.endswith(' runs') else ''}."
 
 
 def _lossy(comparison: Comparison) -> str:

@@ -257,7 +257,8 @@ def hidden_settings(
         elif left and not is_of_seed:
             rest, total = (_around(runs["score"], part) for part in (cells, group))
             ratio = (total - rest) / between / max(rest / left, 1e-12 * total) if total > 0 else 0.0
-            moving += [name] * int(fdtrc(between, left, ratio) < 0.001 / len(ignored.columns))
+            if fdtrc(between, left, ratio) < 0.001 / len(ignored.columns):
+                moving.append(name)
     return tuple(moving), tuple(along)
 
 

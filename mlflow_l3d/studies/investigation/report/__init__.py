@@ -156,7 +156,9 @@ def _checks(shown: Shown) -> list[Item]:
 
 def _check_lines(shown: Shown) -> list[str]:
     warnings = [check for check in by_code(shown.analysis.checks) if check.severity == "warning"]
-    factors = [f" [{', '.join(shorten(name, 30) for name in each.factors)}]" * bool(each.factors) for each in warnings]
+    factors = [
+        (f" [{', '.join(shorten(name, 30) for name in each.factors)}]" if each.factors else "") for each in warnings
+    ]
     return [shorten(f"{each.code}{of}: {each.title}", 100) for each, of in zip(warnings, factors, strict=True)]
 
 
@@ -259,7 +261,7 @@ def _share_table(shown: Shown) -> Table:
         rule = f"The intervals of all factors hold together with {level}. Above 50 %: dominates; below: minor; else "
         rule += "[[undecided|verdict]]."
         share, low = (sum(shown.shares(one)[at] for one in shown.records) for at in (0, 1))
-        rule += OVERLAP * bool(low > 1) or " Shares are estimates and need not add up to 100 %." * bool(share > 1)
+        rule += OVERLAP * bool(low > 1) or (" Shares are estimates and need not add up to 100 %." if share > 1 else "")
     kinds = tuple(shown.verdict(record) for record in shown.records)
     notes = [f"{listed(of)} {one if len(of) == 1 else many} {what}." for (one, many, what), of in doubts.items()]
     return Table.of(rows, " ".join([rule, *notes]), kind="bars", texts=frozenset({1, 2}), kinds=kinds)

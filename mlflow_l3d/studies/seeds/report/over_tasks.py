@@ -135,7 +135,8 @@ def over_answers(models: Sequence[ModelOverTasks]) -> tuple[Answer, Answer, Answ
     better, size, falls = [], [], set()
     for model in models:
         name = f"{model.model}: " if len(models) > 1 and model.model else ""
-        better += [name + " ".join(better_sentences(model))] if _tests([model]) else []
+        if _tests([model]):
+            better.append(name + " ".join(better_sentences(model)))
         slope = model.correlations.query("measure == 'var' and scale == 'log'").iloc[0]
         low, high = float(slope["pearson_ci_low"]), float(slope["pearson_ci_high"])
         if not math.isnan(low):

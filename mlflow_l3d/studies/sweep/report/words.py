@@ -144,7 +144,7 @@ def _trend(shown: ShownSweep) -> str:
         more = " Its values do differ in luck." if not claimed and differs else ""
         yes = "Two values show no trend, but they differ" if len(_values(shown, one)) == 2 else "Yes"
         verdict, interval = yes if claimed else "Not established", f"{percent(sweep.level)} interval {limits} %"
-        alone = " if this were the only test" * (one.low * one.high > 0 and not claimed)
+        alone = " if this were the only test" if one.low * one.high > 0 and not claimed else ""
         return f"**{verdict}:** {size} ({interval}{alone}; p {probability(one.p_holm)} {shown.tests}).{more}"
     if move is not None:
         values = f"its {len(move.values)} values at which scores vary"
@@ -183,7 +183,8 @@ def _which(shown: ShownSweep) -> Iterator[str]:
     lead = "**No factor is established to dominate** at any point."
     if above:
         parts = [f"**{name} dominates** {_at(shown, name)}" for name in above[:_NAMED]]
-        parts += [f"{listed(rest) if len(rest) <= _NAMED else f'{len(rest)} others'} nowhere"] if rest else []
+        if rest:
+            parts.append(f"{listed(rest) if len(rest) <= _NAMED else f'{len(rest)} others'} nowhere")
         lead = f"{'; '.join(parts)}."
     elif not open_:
         lead = "**No factor alone is involved in half of the variance** at any point."
@@ -221,7 +222,7 @@ def _next_steps(shown: ShownSweep, source: Source) -> Iterator[Step]:
         text = f"More runs{more} probably settle {counted(len(sizes), 'undecided verdict')}; finished ones count:"
         yield Step(text, source.command("sweep", **largest))
     if len(sweep.factors) == 1 and can_repeat:
-        else_ = "What else moves the score?" + " factor=all shows it." * (not command)
+        else_ = "What else moves the score?" + ("" if command else " factor=all shows it.")
         yield Step(else_, source.command("sweep", factor="all"))
     ends = _extremes(shown)
     if len(ends) == 2 and (run_id := shown.luck["run_id"].iloc[0]):
