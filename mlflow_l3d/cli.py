@@ -146,7 +146,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     previous = {signal.SIGTERM: signal.signal(signal.SIGTERM, _terminate)}
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         previous[signal.SIGINT] = signal.signal(signal.SIGINT, _terminate)
-    hook, sys.unraisablehook = sys.unraisablehook, partial(_repeat_interrupt, sys.unraisablehook)
+    hook = sys.unraisablehook
+    sys.unraisablehook = partial(_repeat_interrupt, sys.unraisablehook)
     try:
         failed = next((verbs()[word].failed for word in words if word in verbs()), None)
         options = _parse(words)
@@ -215,8 +216,10 @@ def _set_command(options: argparse.Namespace, command: str) -> None:
 
 def _unknown_option(rest: Sequence[str], options: argparse.Namespace) -> ParameterError:
     """Return the error for an unknown option, which often is one of a command without --, or a hyperparameter."""
-    verb, (option, _, value) = verbs()[options.verb], (word := rest[0]).partition("=")
-    name, typed = option.removeprefix("--").replace("-", "_"), str(getattr(options, verb.first, ""))
+    verb = verbs()[options.verb]
+    option, _, value = (word := rest[0]).partition("=")
+    name = option.removeprefix("--").replace("-", "_")
+    typed = str(getattr(options, verb.first, ""))
     if not word.startswith("-") or (typed.endswith(".py") and "command" in verb.parameters):
         fix = f"One command takes one {verb.first.replace('_', ' ')}: repeat it with {word}." if verb.first else ""
         if "command" in verb.parameters and (shutil.which(typed) or {*f"{typed}.{word}".split(".")} & {"py", "sh"}):

@@ -105,7 +105,8 @@ def task_from_table(name: str, table: Table, reading: kinds.Reading) -> Task:
         note = f"{len(columns)} columns of numbers are its features, which approaches that read texts see as texts"
         kind_notes = (*kind_notes, note)
     else:
-        texts, features = [check_texts(*each) for each in zip(columns, text_columns, strict=True)], None
+        texts = [check_texts(*each) for each in zip(columns, text_columns, strict=True)]
+        features = None
     choices = [check_texts(table.column(column), column, "choice_columns") for column in choice_columns]
     ids, notes = find_ids(table, name)
     are_numbered = ids is None

@@ -144,7 +144,8 @@ class PromptFormat:
             Whose.
         """
         labelled = conversation == "llama"
-        turn, label = (self.labelled_turn if labelled else self.turn) or self.shot, self.lead(conversation)
+        turn = (self.labelled_turn if labelled else self.turn) or self.shot
+        label = self.lead(conversation)
         spoken: list[tuple[str, str]] = []
         if self.instruction:
             if labelled:

@@ -93,7 +93,8 @@ class Gathered:
 
         Only such a run collapses on its validation part, too, and most of its restarts learn.
         """
-        share, answers = self.collapsed / max(1, len(self.golden)), self.members.answers(self.classes)
+        share = self.collapsed / max(1, len(self.golden))
+        answers = self.members.answers(self.classes)
         can_restart = answers is not None and 0 < share < MANY and answers.constant / answers.runs >= share / 2
         return sorted(remedies, key=lambda each: "restarts" not in each.changes) if can_restart else remedies
 

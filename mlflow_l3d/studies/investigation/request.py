@@ -100,10 +100,13 @@ class InvestigationRequest(CellRequest):
     @property
     def offer(self) -> tuple[str, ...]:
         """Why several factors have this design, or what the radial one would save."""
-        plan, radial, known = self.plan, design_named(run_plan.CHEAPER), len(self.factors)
+        plan = self.plan
+        radial = design_named(run_plan.CHEAPER)
+        known = len(self.factors)
         if plan.why:
             return (plan.why,) if known > 1 else ()
-        cells, fewer = len(self.design()), radial.count(known, radial.auto_rows, 0, 0)
+        cells = len(self.design())
+        fewer = radial.count(known, radial.auto_rows, 0, 0)
         own = plan.design.planning is not None and plan.design.mitigates and plan.stop == "none" and not plan.mitigation
         if known < 2 or not own or fewer >= cells:
             return ()
@@ -123,7 +126,8 @@ class InvestigationRequest(CellRequest):
         """
         runs = self.run_numbers() if self.final_runs else {}
         split = self.split
-        labelled, tested = str(len(split.train) + len(split.validation)), str(len(split.scored))
+        labelled = str(len(split.train) + len(split.validation))
+        tested = str(len(split.scored))
         sizes = {"num_labelled": labelled, "test_size": tested} if len(self.setup.task) else {}
         return {"factor": ",".join(self.factors), "design": self.plan.design.name, **super().final(), **sizes, **runs}
 

@@ -199,7 +199,8 @@ def _headline(pairs: Sequence[Pair]) -> str:
         return "; ".join(f"{one} is better than {other} {listed(words)}" for (one, other), words in wins.items()) + "."
     if lossy := [pair for pair in pairs if pair.is_lossy]:
         return f"No verdict on {_scorers(lossy, 'or')}: {lossy[0].record.obstacle}."
-    both, effect = listed(list(dict.fromkeys(name for pair in pairs for name in pair.sides))), pairs[0].record
+    both = listed(list(dict.fromkeys(name for pair in pairs for name in pair.sides)))
+    effect = pairs[0].record
     if all(pair.record.verdict == EQUIVALENT for pair in pairs):
         return f"{both} are equivalent on {_scorers(pairs)} within {pairs[0].unit.size(effect.smallest_effect)}."
     tied = ": all rows tie" if all(1 < pair.record.rows == pair.record.ties for pair in pairs) else ""
@@ -272,7 +273,9 @@ def differences_table(pairs: Sequence[Pair]) -> Table:
 
     Who compares names the old system first, as a rule.
     """
-    rows, axes, several = [], {}, len({(pair.first, pair.second) for pair in pairs}) > 1
+    rows = []
+    axes = {}
+    several = len({(pair.first, pair.second) for pair in pairs}) > 1
     for unit in dict.fromkeys(pair.unit for pair in pairs):
         ends = [(0.0, -pair.record.joint_high, -pair.record.joint_low) for pair in pairs if pair.unit == unit]
         axes[unit] = Axis.over((unit.scale * value for values in ends for value in values), ticks=4)

@@ -163,7 +163,8 @@ class Plan(OnOneScreen):
             return f"{cells}; design={plan.design.name} has no interval."
         if self.factors["total_index"].isna().any():
             return f"{cells}; a pilot shows how exact the result is."
-        every, wanted = counted(self.cells, "cell"), f"for intervals of ± {plan.half_width:g}"
+        every = counted(self.cells, "cell")
+        wanted = f"for intervals of ± {plan.half_width:g}"
         if width <= plan.half_width:
             return f"{every} are enough {wanted}; {self.cells_to_compute:,} to compute{time}."
         if settled := self.settled:

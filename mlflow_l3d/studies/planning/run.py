@@ -231,7 +231,8 @@ def projected(
     if not math.isfinite(per_run + per_example):
         return None, "the seconds of a cell are not known. Give cells, or pilot=run."
     amount = next(float(each) for each in (budget.cells, budget.requests, budget.seconds) if each is not None)
-    table, task = projection(variances, amount, per_run=per_run, per_example=per_example), request.setup.task
+    table = projection(variances, amount, per_run=per_run, per_example=per_example)
+    task = request.setup.task
     if (unused := unused_test_examples(task)) is not None:  # else any number may be in a test set
         table = table[table["examples"] <= unused + len(task.first_split.test)]
     if table.empty:

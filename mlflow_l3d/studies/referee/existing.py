@@ -140,7 +140,8 @@ def _evaluations(client: Client, run_ids: Sequence[str], metric: Metric) -> tupl
 def _runs_of_study(client: Client, run_id: str, source: RunSource) -> pd.DataFrame:
     """Return name, status and score of the seeds of a study, or of the golden runs of an investigation."""
     cells = read_investigation(run_id, client, parameter="candidate").cells
-    document, metric = known_document(client, run_id, names.INVESTIGATION), source.metric.name
+    document = known_document(client, run_id, names.INVESTIGATION)
+    metric = source.metric.name
     if isinstance(source, GoldenSource):
         task = document.get("task") or {}
         check_comparable(source.baseline, Side("candidate", run_id, {"run": run_id}, run_id, task=task))

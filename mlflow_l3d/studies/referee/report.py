@@ -40,7 +40,10 @@ def headline(course: Course) -> str:
 
 def answers(course: Course) -> list[Answer]:
     """Return what the report opens with: the champion's gain, what claims are worth, and the price."""
-    rules, unit, change, kept = course.rules, unit_of(course.metric), _change(course), len(course.path)
+    rules = course.rules
+    unit = unit_of(course.metric)
+    change = _change(course)
+    kept = len(course.path)
     gain = "The baseline is the champion: **no candidate was kept**."
     more: tuple[str, ...] = ()
     if course.path:
@@ -101,7 +104,9 @@ def path_table(course: Course) -> Table | None:
     """Return one champion after another: claimed, shrunk and confirmed."""
     if not course.path:
         return None
-    unit, change, level = unit_of(course.metric), _change(course), percent(1 - course.rules.alpha)
+    unit = unit_of(course.metric)
+    change = _change(course)
+    level = percent(1 - course.rules.alpha)
     claimed, shrunk = (np.cumsum([getattr(step, name) for step in course.path]) for name in ("claimed", "shrunk"))
     ends = [value for step in course.path for value in (step.confirmed, step.low, step.high)]
     axis = Axis.over(unit.scale * np.array([0.0, *claimed, *ends]))
@@ -188,8 +193,12 @@ def session_document(course: Course, source: Source) -> Document:
 
 def judgement_lines(course: Course, judgement: Judgement) -> list[str]:
     """Return the lines about a candidate; the last one is JSON."""
-    unit, change, title = unit_of(course.metric), _change(course), shorten(judgement.candidate, 60)
-    verdict, look, runs = judgement.verdict, judgement.assessment, counted(judgement.more, "run")
+    unit = unit_of(course.metric)
+    change = _change(course)
+    title = shorten(judgement.candidate, 60)
+    verdict = judgement.verdict
+    look = judgement.assessment
+    runs = counted(judgement.more, "run")
     judged = [each for each in course.systems if each.title == judgement.candidate]
     spent = counted(judgement.spent, "run")
     gain = (

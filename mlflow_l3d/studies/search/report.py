@@ -84,7 +84,9 @@ def trial_table(result: SearchResult, most: int) -> Table:
     order = np.lexsort((-result.metric.sign * result.trials["score"].astype(float), ranks))
     rows = []
     for place, row in enumerate(result.trials.iloc[order[:most]].to_dict("records")):
-        name, state, spread = f"{row['level']} {row['number']}", str(row["state"]), float(row["score_std"])
+        name = f"{row['level']} {row['number']}"
+        state = str(row["state"])
+        spread = float(row["score_std"])
         mark = "best" if place == 0 and state == "complete" else "default" if row["is_default"] else ""
         kind = "important" if mark == "best" else "not-important"
         run = Markup('<code title="{}">{}</code>').format(row["run_id"], str(row["run_id"])[:8])

@@ -150,7 +150,8 @@ def plan_sweep(task: Any = None, *, approach: Any = None, **parameters: Any) -> 
     1   radial    300
     """
     with entry_point() as project_run:
-        client, request = connect(), specify_sweep(parameters, approach=approach, task=task, searches=find_search)
+        client = connect()
+        request = specify_sweep(parameters, approach=approach, task=task, searches=find_search)
         say(request.remarks)
         return record_plan(client, project_run.run_id, make_plan(request, client), request.title, request.given)
 
@@ -252,7 +253,8 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
         """Take the points that an earlier run of the same sweep completed as they are."""
         recorder = self.recorder
         recorder.wait()  # until they are children of this run
-        client, points_by_key = recorder.client, {point.request.key: point for point in self._points}
+        client = recorder.client
+        points_by_key = {point.request.key: point for point in self._points}
         for run in list(children_of(client, recorder.parent.experiment_id, recorder.parent.run_id)):
             point = points_by_key.get(run.data.tags.get(names.INVESTIGATION_KEY, ""))
             [read], _ = points_of(client, [run])

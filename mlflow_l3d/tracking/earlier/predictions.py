@@ -129,7 +129,8 @@ def run_predictions(cell: Any, table: pa.Table, form: Form) -> RunPredictions | 
     """
     labels, predictions = (np.asarray(table[name].to_numpy()) for name in ("label", "prediction"))
     if form == "classes":
-        labels, predictions = class_column(labels, "label"), class_column(predictions, "prediction")
+        labels = class_column(labels, "label")
+        predictions = class_column(predictions, "prediction")
     elif form == "numbers":
         labels, predictions = (np.asarray(column, dtype=np.float64) for column in (labels, predictions))
         if not (np.isfinite(labels).all() and np.isfinite(predictions).all()):

@@ -69,7 +69,9 @@ def missing_runs(record: Importance, _: Evidence) -> Iterator[Check]:
 
 def selected_cells(record: Importance, evidence: Evidence) -> Iterator[Check]:
     """L3D012: the runs that have a score are those that did not fail."""
-    message, missing, cause = OF_RUNS_THAT_END, ~np.isfinite(record.table), evidence.failing.get(record.factor)
+    message = OF_RUNS_THAT_END
+    missing = ~np.isfinite(record.table)
+    cause = evidence.failing.get(record.factor)
     if cause is None and (evidence.tables_are_golden or not missing.any() or missing.all()):
         return
     if cause is not None:
@@ -187,7 +189,8 @@ def collapsed_runs(record: Importance | None, evidence: Evidence) -> Iterator[Ch
     finite_scores = scores[np.isfinite(scores)]
     if evidence.chance is None or not (count := int((finite_scores < evidence.chance).sum())):
         return
-    runs, share = "golden runs" if record is None else "cells", count / len(finite_scores)
+    runs = "golden runs" if record is None else "cells"
+    share = count / len(finite_scores)
     message = (
         f"{count} of {len(finite_scores)} {runs} ({points(share)} %) are no better than guessing: they score below "
         f"1 / classes. Look at their predictions. For training try more epochs, a smaller learning rate, a longer "

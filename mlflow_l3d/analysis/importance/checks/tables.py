@@ -244,7 +244,8 @@ def closure(table: FloatArray, golden: FloatArray, model: TableModel, *, chance:
     left_out = 0
     if chance is not None:
         left_out = int((table < chance).sum() + (golden < chance).sum())
-        table, golden = np.where(table < chance, np.nan, table), golden[~(golden < chance)]
+        table = np.where(table < chance, np.nan, table)
+        golden = golden[~(golden < chance)]
     table, golden = with_scores(table), golden[np.isfinite(golden)]
     count = len(golden)
     if count < 3 or len(table) < 3 or table.shape[1] < model.least_columns:

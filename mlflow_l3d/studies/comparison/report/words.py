@@ -107,7 +107,8 @@ def effect_text(comparison: Comparison) -> str:
 
 def advice_on(one: Difference) -> Answer:
     """Return what would settle a difference: runs, test examples, or nothing more."""
-    there, settled = " and ".join(f"{runs:,}" for runs in dict.fromkeys(one.runs)), one.verdict != UNDECIDED
+    there = " and ".join(f"{runs:,}" for runs in dict.fromkeys(one.runs))
+    settled = one.verdict != UNDECIDED
     needed, more_runs = runs_to_have(one), one.spread.of_runs > one.spread.of_examples
     if not settled and {*one.runs} == {needed}:
         why = f"The {there} runs of each settle it with 80 % probability if all share their configurations: {SHARED}."
@@ -186,7 +187,8 @@ def _luck(comparison: Comparison, lead: Lead) -> str:
     interval = " to ".join(change(comparison, end) for end in ends)
     said = f"{percent(comparison.level)} interval **{interval}**{' points' if comparison.metric.percent else ''}"
     said += "" if comparison.metric.greater_is_better else " (less is better)"
-    counts, count = "It allows for luck on each task, and for tasks that differ.", len(comparison.differences)
+    counts = "It allows for luck on each task, and for tasks that differ."
+    count = len(comparison.differences)
     if isinstance(lead.pair, Difference):
         number = lead.pair.spread.examples
         tested = f" and of {counted(number, 'test example')}" if number else ", not of test examples"
@@ -275,7 +277,8 @@ def steps(comparison: Comparison, parents: Sequence[ComparedParent], source: Sou
 def _more_runs(
     one: Difference, pair: str, names: Mapping[str, str], parents: Sequence[ComparedParent]
 ) -> Iterator[Step]:
-    needed, commands = runs_to_have(one), {each.system: each.command for each in parents if each.task == one.task}
+    needed = runs_to_have(one)
+    commands = {each.system: each.command for each in parents if each.task == one.task}
     texts = [f"{pair} takes about {needed:,.0f} runs of each (80 % power). Finished ones count:"]
     for system, there in zip((one.first, one.second), one.runs, strict=True):
         if there < needed and (command := commands.get(system, "")):

@@ -250,7 +250,8 @@ def hidden_settings(
     seed = seeds.groupby([*seeds], sort=False).ngroup() if len(seeds.columns) else pd.Series(range(len(runs)))
     for name in map(str, ignored):
         cells = ignored.groupby([group, ignored[name]], sort=False).ngroup()
-        left, between = len(runs) - cells.nunique(), cells.nunique() - group.nunique()
+        left = len(runs) - cells.nunique()
+        between = cells.nunique() - group.nunique()
         is_of_seed = len({*zip(seed, ignored[name], strict=True)}) == seed.nunique() < len(runs)
         if not between:
             along.append(name)

@@ -31,8 +31,10 @@ def headline(study: GroupsStudy) -> str:
         return "How much is luck depends on the group."
     if study.pairs.empty:
         return may_be_luck("runs of a group", _size(study, study.luck))
-    best, others = shorten(study.pairs["first"].iloc[0], 60), several[several["verdict"].isin([BETTER, UNDECIDED])]
-    open_, only = others["group"][others["verdict"].eq(UNDECIDED)], shorten(others["group"].iloc[0], 60)
+    best = shorten(study.pairs["first"].iloc[0], 60)
+    others = several[several["verdict"].isin([BETTER, UNDECIDED])]
+    open_ = others["group"][others["verdict"].eq(UNDECIDED)]
+    only = shorten(others["group"].iloc[0], 60)
     best = best if study.groups["verdict"].iloc[0] else f"Of the groups with three seeds or more, {best}"
     if open_.empty:
         if len(study.pairs) == 1:
@@ -56,7 +58,9 @@ def answers(study: GroupsStudy) -> tuple[Answer, Answer, Answer]:
 
 def _moving(study: GroupsStudy) -> Iterator[str]:
     """Yield which recorded settings move the score, and what the runs cannot separate."""
-    frame, is_decided, shown = study.settings.frame, study.pairs["verdict"].eq(BETTER).any(), unit_of(study.metric).text
+    frame = study.settings.frame
+    is_decided = study.pairs["verdict"].eq(BETTER).any()
+    shown = unit_of(study.metric).text
     settings = frame[~frame["setting"].isin({*study.seeds, *map(short_name, study.seeds)})]
     is_moving = settings["setting"].isin(study.settings.found)
     tested, moving = settings[settings["p_holm"].notna()], settings[is_moving]
@@ -107,13 +111,15 @@ def _differences(study: GroupsStudy) -> Iterator[str]:
     if pairs.empty or study.several["luck"].isna().all():
         yield "Not known: it takes two groups with three seeds or more."
         return
-    is_found, groups = pairs["verdict"].eq(BETTER), len({*pairs["first"], *pairs["second"]})
+    is_found = pairs["verdict"].eq(BETTER)
+    groups = len({*pairs["first"], *pairs["second"]})
     kind = "pairs" if 2 * len(pairs) == groups * (groups - 1) else "pairs with the best group"
     lead = f"**{int(is_found.sum())} of {len(pairs)} {kind}** differ beyond luck (95 %, Holm)."
     if len(pairs) == 1:
         lead = f"**The two{'' if is_found.all() else ' do not'}** differ beyond luck (95 %)."
     yield lead
-    paired, needed = int(pairs["shared"].gt(0).sum()), pairs["runs_needed"].iloc[0]
+    paired = int(pairs["shared"].gt(0).sum())
+    needed = pairs["runs_needed"].iloc[0]
     yield f"{paired} of {len(pairs)} pairs share seeds and are paired; the others: Welch's test."
     if math.isfinite(needed):
         yield f"About {needed:,.0f} runs of each settle the best two with 80 %, if they differ as much as here."

@@ -36,7 +36,8 @@ def read_lm_eval(path: Path, _columns: Mapping[str, str], metric: str = "auto") 
 
     With ``--log_samples`` it writes ``samples_<task>_<date>.jsonl`` next to ``results_<date>.json``.
     """
-    task, about = path.name[len("samples_") : _DATE - 1], path.with_name(f"results_{path.name[_DATE:-1]}")
+    task = path.name[len("samples_") : _DATE - 1]
+    about = path.with_name(f"results_{path.name[_DATE:-1]}")
     if not about.is_file():
         raise L3DError(f"{path.name}: {about.name}, which has the settings, is not next to it. Put it there.")
     document = read_json(about)
@@ -45,8 +46,10 @@ def read_lm_eval(path: Path, _columns: Mapping[str, str], metric: str = "auto") 
     samples = _samples(path, ["arguments"] if rule else [])
     if samples.empty:
         raise L3DError(f"{path.name}: holds no samples.")
-    config, of_task = document.get("configs", {}).get(task, {}), document.get("results", {}).get(task, {})
-    seconds, settings = float(document.get("total_evaluation_time_seconds") or 0.0), _lm_eval_settings(document, task)
+    config = document.get("configs", {}).get(task, {})
+    of_task = document.get("results", {}).get(task, {})
+    seconds = float(document.get("total_evaluation_time_seconds") or 0.0)
+    settings = _lm_eval_settings(document, task)
     filters = [str(name or "none") for name in samples["filter"]]
     runs = []
     for name, rows in samples.groupby(pd.Series(filters), sort=False):

@@ -72,7 +72,8 @@ def investigation_document(
         worst, classes=source.classes, texts=source.texts, runs=voters, opens=opens, are_rows=source.are_numbered
     )
     votes = Drawing(shares_bar(bar)) if (bar := more_tables.shares(analysis)) else None
-    reading, checks = {"shown": shown, "level": percent(shown.level)}, _checks(shown)
+    reading = {"shown": shown, "level": percent(shown.level)}
+    checks = _checks(shown)
     count = f" ({len(checks)})" if checks else ""
     sections = [
         Section(f"Checks{count}", [checks or "No check found anything doubtful."], name="checks"),
@@ -236,10 +237,13 @@ def first_table(shown: Shown) -> Table | None:
 def _share_table(shown: Shown) -> Table:
     ends = (("0", 0), ("50 %", 50), ("100 %", 100))
     axis = Drawn(svg(15, "from 0 to 100 %", *[text(at, 12, words) for words, at in ends]))
-    level, rows, doubts = percent(shown.analysis.level), list[dict[str, str]](), dict[tuple[str, str, str], list[str]]()
+    level = percent(shown.analysis.level)
+    rows = list[dict[str, str]]()
+    doubts = dict[tuple[str, str, str], list[str]]()
     for record in shown.records:
         word, (share, low, high) = shown.verdict(record), shown.shares(record)
-        said, moved = share_cell(share, low, high, digits=0), shown.unit.text(record.moves_by_std, 1)
+        said = share_cell(share, low, high, digits=0)
+        moved = shown.unit.text(record.moves_by_std, 1)
         rows.append(
             {
                 "factor": record.factor,

@@ -98,7 +98,8 @@ def which_details(shown: Shown) -> tuple[str, ...]:
 
 def by_tests_text(shown: Shown, above: Sequence[str]) -> str:
     """Return that a factor that dominates does so by the luck of test examples, if that is over half its variance."""
-    analysis, name = shown.analysis, next((name for name in above if "data_split" in name.split("+")), "")
+    analysis = shown.analysis
+    name = next((name for name in above if "data_split" in name.split("+")), "")
     moved = analysis.importances[name].moves_by_std if analysis.tests_drawn and name else math.nan
     whose = f"{name} " if len(above) > 1 else ""
     by_tests = analysis.luck_of_tests**2 > moved**2 / 2

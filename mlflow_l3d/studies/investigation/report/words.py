@@ -198,11 +198,13 @@ def _stable(shown: Shown) -> Answer:
 
 def steps(shown: Shown, source: Source, runs: Runs | None = None) -> list[Step]:
     """Return what to do next, what would change the answer most first."""
-    others, remedies = list(_next_steps(shown, source, runs or Runs())), shown.analysis.remedies
+    others = list(_next_steps(shown, source, runs or Runs()))
+    remedies = shown.analysis.remedies
     is_offered = remedies is not None and remedies.std > 0 and (remedies.best or shown.analysis.guessing)
     if remedies is None or not is_offered or not source.run_id:
         return others[:2]
-    text, cure = "What would leave less luck? See every remedy:", source.on_runs("cure", source.run_id)
+    text = "What would leave less luck? See every remedy:"
+    cure = source.on_runs("cure", source.run_id)
     pairs = min(len(shown.golden_scores), MOST_PAIRS)
     decidable = next((each.remedy for each in remedies.best if each.is_decidable(pairs)), None)
     if decidable is not None and source.command() and not shown.analysis.guessing:
@@ -238,7 +240,8 @@ def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
             yield Step(text, f"data = {line[:-1]}" if line else "")
     larger = {name: each for name, each in analysis.advice.items() if each.action in ("more_rows", "larger_table")}
     if analysis.few_tests or analysis.tests_share >= 0.5:
-        luck, tests = _of_tests(shown, "the luck", shown.unit.behind), analysis.test_examples
+        luck = _of_tests(shown, "the luck", shown.unit.behind)
+        tests = analysis.test_examples
         alone = f", since {tests:,} alone cause {luck}" if analysis.tests_share > 0 else ""
         advised, again = "Test more examples, or label more", ""
         if (unused := source.unused_tests) is not None:

@@ -68,7 +68,8 @@ def digits(study: SeedsStudy) -> int:
 
 def _changed_rows(changes: AnswerChanges, whom: str = "") -> str:
     """Return how many rows have more than one answer, in a sentence."""
-    requests, rows = f"{changes.repeats} identical requests{whom}", f"{changes.rows:,} rows"
+    requests = f"{changes.repeats} identical requests{whom}"
+    rows = f"{changes.rows:,} rows"
     if not changes.changed:
         return f"{requests} gave the same answer for each of {rows}."
     parts = f"; {changes.score_changed:,} of these change{'s' if changes.score_changed == 1 else ''} the score."
@@ -106,7 +107,8 @@ def _luck(study: SeedsStudy) -> Iterator[str]:
     if scores.runs < 2:
         yield f"{counted(scores.runs, unit)} with a score; at least 2 are needed."
         return
-    shown, metric = unit_of(study.metric).text, f"{study.metric}{', %' if study.metric.percent else ''}"
+    shown = unit_of(study.metric).text
+    metric = f"{study.metric}{', %' if study.metric.percent else ''}"
     numbers = (scores.lowest, scores.highest, scores.mean, scores.std)
     low, high, mean, std = (shown(each, digits(study)) for each in numbers)
     lead = f"**{scores.runs} {unit}s** scored **{low} to {high}** ({metric}), on average **{mean}**, [[typically|std]] "
@@ -259,7 +261,9 @@ def citation(study: SeedsStudy, source: Source) -> list[tuple[str, str]]:
         return [("A sentence", f"{counted(own.runs, study.unit)} with a score: there is no spread to cite.")]
     text = partial(unit.text, digits=digits(study))
     where = f" on {study.task}" if study.task else ""
-    metric, mean, std = f"{study.metric}{' (%)' if study.metric.percent else ''}", text(own.mean), text(own.std)
+    metric = f"{study.metric}{' (%)' if study.metric.percent else ''}"
+    mean = text(own.mean)
+    std = text(own.std)
     of_mean = between(own.mean_ci_low, own.mean_ci_high, text)
     of_std = between(own.std_ci_low, own.std_ci_high, text)
     sure = "" if MISSING in (of_mean, of_std) else f"; 95 % intervals {of_mean} of the mean, {of_std} of the deviation"
