@@ -1,10 +1,10 @@
 """A cured approach is what its members are, combined: in any session, with and without stored members."""
 
-import json
 import re
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from finetuning_helpers import handmade_task
 from refusals import refusal
@@ -14,6 +14,7 @@ from mlflow_l3d.analysis.cure import Remedy
 from mlflow_l3d.analysis.cure.ensembles import combine
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.cured import Cured
+from mlflow_l3d.approaches.cured.sessions import write_member
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.icl.approach import InContextLearning
@@ -155,13 +156,40 @@ def test_stored_members_are_not_trained_again_and_change_nothing(tmp_path):
         outcome = outcomes_of(job_of(plain, TASK, tmp_path), [member])[member.key]
         record = CellRecord.of(member, outcome)
         spool.add(record, outcome)
-        (folder / f"{member.key}.parquet").write_bytes(spool.predictions(member.key).read_bytes())
-        (folder / f"{member.key}.json").write_text(json.dumps(record.metrics))
+        table = pd.read_parquet(spool.predictions(member.key))
+        write_member(folder / f"{member.key}.parquet", table, record.metrics)
     trained.clear()
     cured = Cured(plain, remedy, members=folder, context="context")
     found = outcomes_of(job_of(cured, TASK, tmp_path), [cell])[cell.key]
     assert len(trained) == 1
     assert not differences(without, found)
+    # Another remedy with the same seeds trains what is left: a member that there was not, and what is damaged.
+    vote = replace(remedy, kind="vote", members=4)
+    cured_vote, without = Cured(plain, vote, members=folder, context="context"), Cured(plain, vote)
+    for damaged in (None, keys[1]):
+        trained.clear()
+        if damaged:
+            (folder / f"{damaged}.parquet").write_bytes(b"")
+        read = outcomes_of(job_of(cured_vote, TASK, tmp_path), [cell])[cell.key]
+        assert len(trained) == 1
+        assert not differences(outcomes_of(job_of(without, TASK, tmp_path), [cell])[cell.key], read)
+    # A repetition is trained, and not kept.
+    trained.clear()
+    times = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    outcomes_of(job_of(cured_vote, TASK, tmp_path), [replace(cell, factor="replicate")])
+    assert len(trained) == len(times) == 4
+    assert times == {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    # A mean needs class scores, and keeps them.
+    table = pd.read_parquet(folder / f"{keys[2]}.parquet").drop(columns=["score_0", "score_1", "score_2"])
+    write_member(folder / f"{keys[2]}.parquet", table, {})
+    seconds = set()
+    for count in (1, 0):
+        trained.clear()
+        again = outcomes_of(job_of(cured, TASK, tmp_path), [cell])[cell.key]
+        seconds.add(again.duration_seconds)
+        assert len(trained) == count
+        assert not differences(found, again)
+    assert len(seconds) == 1  # of the trainings, whenever they were
     # Nothing of the folder is part of the key.
     assert (cured.name, cured.version, cured.identity({})) == (job.approach.name, "1", job.approach.identity({}))
 

@@ -200,10 +200,9 @@ def simplest(
     """
     groups: dict[object, list[Prediction]] = {}
     for each in predictions:
-        remedy = each.remedy
         if math.isfinite(each.std.value) and not each.also:
-            changes = tuple(sorted(remedy.changes.items()))
-            groups.setdefault((remedy.kind, remedy.over, changes), []).append(each)
+            changes = tuple(sorted(each.remedy.changes.items()))
+            groups.setdefault((each.remedy.kind, each.remedy.over, changes), []).append(each)
     chosen = []
     for group in groups.values():
         group.sort(key=lambda each: each.remedy.members)

@@ -222,17 +222,13 @@ def which_examples(
     """
     scores = np.asarray(scores, dtype=np.float64)
     remedy = Remedy("fixed_examples", (factor,))
-
-    def unknown(r2: Range, why: str) -> GoodExamples:
-        return GoodExamples(r2, np.zeros(0, dtype=np.int64), Prediction(remedy=remedy, basis="unknown", reason=why))
-
-    if len(scores) < _FEWEST_RUNS or not np.ptp(scores) > 0 or (included == included[0]).all():
-        return unknown(
-            UNKNOWN, f"{len(scores)} runs: at least {_FEWEST_RUNS} with different examples and scores are needed"
-        )
-    r2 = _held_out(included, scores)
+    r2 = UNKNOWN
+    why = f"{len(scores)} runs: at least {_FEWEST_RUNS} with different examples and scores are needed"
+    if len(scores) >= _FEWEST_RUNS and np.ptp(scores) > 0 and not (included == included[0]).all():
+        r2 = _held_out(included, scores)
+        why = f"no signal: R2 on held-out runs is {r2.value:z.2f} [{r2.low:z.2f}, {r2.high:z.2f}]"
     if not r2.low > 0:
-        return unknown(r2, f"no signal: R2 on held-out runs is {r2.value:z.2f} [{r2.low:z.2f}, {r2.high:z.2f}]")
+        return GoodExamples(r2, np.zeros(0, dtype=np.int64), Prediction(remedy=remedy, basis="unknown", reason=why))
     fit = _fit(included, scores)
     centre = included.mean(axis=0)
     groups = np.zeros(len(centre)) if groups is None else np.asarray(groups)

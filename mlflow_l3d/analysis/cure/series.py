@@ -80,10 +80,8 @@ class Series:
         if not measured:
             # No farther from what is measured is anything known better.
             doubt = DOUBT * math.log2(k / self.members[last])
-            ratio, alone = (
-                _widened(each, doubt, like=self._spread(last, paired=paired))
-                for each, paired in ((ratio, True), (alone, False))
-            )
+            likes = [self._spread(last, paired=paired) for paired in (True, False)]
+            ratio, alone = (_widened(each, doubt, like) for each, like in zip((ratio, alone), likes, strict=True))
         std = ratio.times(golden) if golden.value >= 0 else alone
         if remedy.kind == "choose" and ratio.low > 1:
             notes.append("increases luck")
@@ -251,8 +249,7 @@ def _line(sizes: IntArray, values: FloatArray, wanted: IntArray, offset: FloatAr
     steps, weights = (sizes + offset) ** -power, 1 / sizes
     centre = (weights * steps).sum(axis=-1, keepdims=True) / weights.sum()
     middle = (weights * values).sum(axis=-1, keepdims=True) / weights.sum()
-    slope = (weights * (steps - centre) * (values - middle)).sum(axis=-1) / (weights * (steps - centre) ** 2).sum(
-        axis=-1
-    )
+    apart = steps - centre
+    slope = (weights * apart * (values - middle)).sum(axis=-1) / (weights * apart**2).sum(axis=-1)
     line: FloatArray = middle + slope[..., None] * ((wanted + offset) ** -power - centre)
     return line

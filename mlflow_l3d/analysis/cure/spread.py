@@ -82,10 +82,8 @@ class Table:
         crossed = all(row.columns is not None for row in rows)
         places: Sequence[IntArray] = ()
         orders = [np.arange(len(row)) if row.columns is None else np.argsort(row.columns) for row in rows]
-        slots = [
-            tuple(order if row.columns is None or not crossed else row.columns[order])
-            for row, order in zip(rows, orders, strict=True)
-        ]
+        pairs = zip(rows, orders, strict=True)
+        slots = [tuple(order if row.columns is None or not crossed else row.columns[order]) for row, order in pairs]
         counts = Counter(slots)
         whole = max(counts, key=lambda each: (counts[each] > 1, counts[each] * len(each)), default=())
         kept = [_some(row, order) for row, order, each in zip(rows, orders, slots, strict=True) if each == whole]

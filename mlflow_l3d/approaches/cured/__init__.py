@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -13,10 +13,10 @@ import numpy as np
 
 from mlflow_l3d.analysis.cure import OF_APPROACHES, SEVERAL, Remedy
 from mlflow_l3d.approaches.base import Approach, Session
-from mlflow_l3d.approaches.cured.sessions import ActiveSession, ChosenTask, CuredSession, read_member
+from mlflow_l3d.approaches.cured.sessions import ActiveSession, ChosenTask, joined, kept, read_member
 from mlflow_l3d.approaches.hooks import Hooks
 from mlflow_l3d.approaches.hyperparameters import Searched, Value
-from mlflow_l3d.cells.cell import Cell, Outcome, cell_key
+from mlflow_l3d.cells.cell import Cell, Outcome, cell_key, content_key
 from mlflow_l3d.cells.factors import REPLICATE, TASK_FACTORS, stream_seed
 from mlflow_l3d.errors import ParameterError, check_known
 from mlflow_l3d.tasks.base import Task
@@ -45,9 +45,9 @@ class Cured(Approach):
     remedy
         The remedy; its factors and changes are checked.
     members
-        Folder with finished members, which are not trained again: ``KEY.parquet`` as the artifact
-        ``predictions.parquet`` of a run, and ``KEY.json`` with the metrics of the run. KEY is the key of the cell
-        of a single member, see :meth:`member_keys`. None if there is none.
+        Folder with finished members, which are not trained again, and of those that are: ``KEY.parquet``, see
+        :func:`.write_member`. KEY is the key of the cell of a single member, see :meth:`member_keys`. None if there is
+        none.
     context
         The key of everything that cells of a single member share, with the changes; needed for `members` only.
 
@@ -83,10 +83,8 @@ class Cured(Approach):
         over = self.remedy.over
         inner = self.approach.words if isinstance(self.approach, Cured) else ""
         stream = f"member of {inner}" if inner else "member"  # members of members share no seed
-        redrawn = (
-            {name: stream_seed(seeds[name], stream, str(number)) for name in over}
-            for number in range(1, self.remedy.members)
-        )
+        numbers = map(str, range(1, self.remedy.members))
+        redrawn = [{name: stream_seed(seeds[name], stream, number) for name in over} for number in numbers]
         return [dict(seeds), *({**seeds, **others} for others in redrawn)]
 
     def member_keys(self, context: str, seeds: Mapping[str, int]) -> list[str]:
@@ -166,19 +164,70 @@ class Cured(Approach):
             prepared = self.approach.prepare(chosen, hyperparameters, model=model, device=device, cache=cache)
             return ActiveSession(prepared, chosen)
         session = self.approach.prepare(task, hyperparameters, model=model, device=device, cache=cache)
-        if not self.words:
-            return session
-        finished = partial(self._finished, task, self.fixed_factors(task, hyperparameters))
-        return CuredSession(session, task, self.remedy, self.approach.metrics, self.member_seeds, finished)
+        return CuredSession(session, task, self, self.fixed_factors(task, hyperparameters)) if self.words else session
 
-    def _finished(self, task: Task, inactive: Mapping[str, str], cell: Cell) -> dict[int, Outcome]:
-        """Return the stored members of a cell: number -> outcome; a repetition has none."""
+    def member_files(self, cell: Cell, inactive: Collection[str]) -> dict[int, Path]:
+        """Return where the members of a cell are read from, and kept, by their number; a repetition has none."""
         if self.members is None or cell.factor == REPLICATE:
             return {}
         keys = self.member_keys(self.context, {name: cell.seeds[name] for name in self.factors if name not in inactive})
-        members = {number: member for number, key in enumerate(keys) if (member := read_member(self.members, key))}
-        needs_scores = self.remedy.kind == "mean" and task.form.has_classes
-        return {number: member for number, member in members.items() if not needs_scores or member.scores is not None}
+        return {number: self.members / f"{key}.parquet" for number, key in enumerate(keys)}
+
+
+class CuredSession(Session):
+    """Runs the members of its cells in a session of the approach that is cured.
+
+    Parameters
+    ----------
+    session
+        A session of the approach without the remedy.
+    task
+        The data.
+    cured
+        The approach with the remedy.
+    inactive
+        Names of the factors without an effect.
+    """
+
+    def __init__(self, session: Session, task: Task, cured: Cured, inactive: Collection[str]) -> None:
+        self.session, self.task, self.cured, self.inactive = session, task, cured, inactive
+        self.cells_at_once = max(1, session.cells_at_once // cured.remedy.members)
+
+    def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
+        """Train the members of all cells that are not finished, as many in a call as the inner session takes."""
+        remedy = self.cured.remedy
+        own_metrics = self.cured.approach.metrics
+        needs_scores = remedy.kind == "mean" and self.task.form.has_classes
+        members: dict[str, dict[int, Outcome]] = {}
+        owners: dict[str, tuple[str, int, Path | None]] = {}
+        waiting: list[Cell] = []
+        for cell in cells:
+            members[cell.key] = {}
+            paths = self.cured.member_files(cell, self.inactive)
+            for number, seeds in enumerate(self.cured.member_seeds(cell.seeds)):
+                member = read_member(path) if (path := paths.get(number)) else None
+                if member is not None and (member.scores is not None or not needs_scores):
+                    members[cell.key][number] = member
+                    continue
+                key = content_key({"cell": cell.key, "member": number})
+                owners[key] = cell.key, number, path
+                waiting.append(replace(cell, seeds=seeds, key=key))
+            if len(members[cell.key]) == remedy.members:
+                yield joined(cell.key, remedy, members.pop(cell.key), self.task, own_metrics)
+        most = self.session.cells_at_once
+        for start in range(0, len(waiting), most):
+            call = waiting[start : start + most]
+            started = time.perf_counter()
+            for outcome in self.session.run(call):
+                key, number, path = owners[outcome.key]
+                seconds = outcome.duration_seconds or (time.perf_counter() - started) / len(call)
+                members[key][number] = kept(replace(outcome, duration_seconds=seconds), path)
+                if len(members[key]) == remedy.members:
+                    yield joined(key, remedy, members.pop(key), self.task, own_metrics)
+
+    def close(self) -> None:
+        """Close the inner session."""
+        self.session.close()
 
 
 _PASSED_ON: Final = [

@@ -1,10 +1,10 @@
-"""Sessions of cured approaches: several members for each cell, or a training that chooses labels for another one."""
+"""Members of the cells of cured approaches: kept, read and joined; a training that chooses labels for another one."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
@@ -18,10 +18,11 @@ from mlflow_l3d.analysis.cure import Remedy
 from mlflow_l3d.analysis.cure.ensembles import combine
 from mlflow_l3d.approaches.base import CellwiseSession, Session
 from mlflow_l3d.approaches.failures import failed
-from mlflow_l3d.cells.cell import Cell, Outcome, content_key
+from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.cells.factors import TASK_FACTORS, stream, stream_seed
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.known import named, of_kind, registered
+from mlflow_l3d.paths import write_whole
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray, Split
 from mlflow_l3d.tasks.splits import by_class, divide, merge
@@ -30,83 +31,40 @@ MOST_ASKED: Final = 1_000
 """Unlabelled examples that the first training predicts at most."""
 
 
-class CuredSession(Session):
-    """Runs the members of its cells in a session of the approach that is cured.
-
-    Parameters
-    ----------
-    session
-        A session of the approach without the remedy.
-    task
-        The data.
-    remedy, own_metrics
-        As for :func:`joined`.
-    member_seeds
-        Returns the seeds of each member of a cell with some seeds.
-    finished
-        Returns the outcomes of the members of a cell, by number, that need not be trained.
-    """
-
-    def __init__(
-        self,
-        session: Session,
-        task: Task,
-        remedy: Remedy,
-        own_metrics: Sequence[str],
-        member_seeds: Callable[[Mapping[str, int]], list[dict[str, int]]],
-        finished: Callable[[Cell], dict[int, Outcome]],
-    ) -> None:
-        self.session, self.task, self.remedy, self.own_metrics = session, task, remedy, own_metrics
-        self.member_seeds, self.finished = member_seeds, finished
-        self.cells_at_once = max(1, session.cells_at_once // remedy.members)
-
-    def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
-        """Train the members of all cells that are not finished, as many in a call as the inner session takes."""
-        count = self.remedy.members
-        members: dict[str, dict[int, Outcome]] = {}
-        owners: dict[str, tuple[str, int]] = {}
-        waiting: list[Cell] = []
-        for cell in cells:
-            members[cell.key] = finished = self.finished(cell)
-            for number, seeds in enumerate(self.member_seeds(cell.seeds)):
-                if number not in finished:
-                    key = content_key({"cell": cell.key, "member": number})
-                    owners[key] = cell.key, number
-                    waiting.append(replace(cell, seeds=seeds, key=key))
-            if len(finished) == count:
-                yield self._outcome(cell.key, finished)
-        most = self.session.cells_at_once
-        for start in range(0, len(waiting), most):
-            for outcome in self.session.run(waiting[start : start + most]):
-                key, number = owners[outcome.key]
-                members[key][number] = outcome
-                if len(members[key]) == count:
-                    yield self._outcome(key, members.pop(key))
-
-    def close(self) -> None:
-        """Close the inner session."""
-        self.session.close()
-
-    def _outcome(self, key: str, members: Mapping[int, Outcome]) -> Outcome:
-        in_order = [members[number] for number in sorted(members)]
-        return joined(key, self.remedy, in_order, self.task, self.own_metrics)
-
-
-def read_member(folder: Path, key: str) -> Outcome | None:
-    """Return a finished member, of ``KEY.parquet`` and ``KEY.json``; None if it is not there."""
-    path = folder / f"{key}.parquet"
-    if not path.is_file():
+def read_member(path: Path) -> Outcome | None:
+    """Return a finished member of a file of :func:`write_member`; None if it is not there, or damaged."""
+    try:
+        frame = pd.read_parquet(path)
+    except (OSError, ValueError):
         return None
-    frame, of_metrics = pd.read_parquet(path), path.with_suffix(".json")
-    metrics = json.loads(of_metrics.read_text(encoding="utf-8")) if of_metrics.is_file() else {}
     ids = frame["example_id"].to_numpy()
     ids = ids.astype(np.str_) if ids.dtype.kind == "O" else ids
     scores = frame.filter(regex=r"^score_\d+$").to_numpy(np.float32)
     answers = frame["label"].to_numpy(), frame["prediction"].to_numpy(), scores if scores.shape[1] else None
-    return Outcome(key, ids, *answers, metrics, duration_seconds=metrics.get("duration_seconds", 0.0))
+    metrics = {str(name): value for name, value in frame.attrs.items()}
+    return Outcome(path.stem, ids, *answers, metrics, duration_seconds=metrics.pop("duration_seconds", 0.0))
 
 
-def joined(key: str, remedy: Remedy, members: Sequence[Outcome], task: Task, own_metrics: Sequence[str]) -> Outcome:
+def write_member(path: Path, frame: pd.DataFrame, metrics: Mapping[str, float]) -> None:
+    """Write a finished member: its predictions, as the artifact of a run has them, and the metrics of the run."""
+    frame.attrs = {name: float(value) for name, value in metrics.items()}
+    write_whole(path, frame.to_parquet(index=False))
+
+
+def kept(outcome: Outcome, path: Path | None) -> Outcome:
+    """Return a trained member as later commands read it, so that both get the same; as it is if it cannot be kept."""
+    if path is None or not path.parent.is_dir() or outcome.error is not None or outcome.predictions is None:
+        return outcome
+    columns = {"example_id": outcome.example_ids, "label": outcome.labels, "prediction": outcome.predictions}
+    with suppress(OSError, TypeError, ValueError):  # the disk is full, or it is no valid outcome
+        scores = () if outcome.scores is None else np.asarray(outcome.scores).T
+        columns |= {f"score_{number}": column for number, column in enumerate(scores)}
+        write_member(path, pd.DataFrame(columns), {**outcome.metrics, "duration_seconds": outcome.duration_seconds})
+        return read_member(path) or outcome
+    return outcome
+
+
+def joined(key: str, remedy: Remedy, members: Mapping[int, Outcome], task: Task, own_metrics: Sequence[str]) -> Outcome:
     """Return the outcome of a cell: what a remedy makes of its members.
 
     Parameters
@@ -114,20 +72,21 @@ def joined(key: str, remedy: Remedy, members: Sequence[Outcome], task: Task, own
     key, remedy, task
         Of the cell, with the data.
     members
-        The outcomes of its members, in their order.
+        The outcomes of its members, by their number.
     own_metrics
         Names of metrics that only the approach has.
     """
-    seconds = math.fsum(member.duration_seconds for member in members)
-    for number, member in enumerate(members, 1):
+    in_order = [members[number] for number in sorted(members)]
+    seconds = math.fsum(member.duration_seconds for member in in_order)
+    for number, member in enumerate(in_order, 1):
         if member.error is not None:
-            why = f"member {number} of {len(members)} failed: {member.error}"
+            why = f"member {number} of {len(in_order)} failed: {member.error}"
             return Outcome(key, duration_seconds=seconds, error=why, traceback=member.traceback)
     try:
         if remedy.kind == "choose":
-            outcome = _best(members, task)
+            outcome = _best(in_order, task)
         else:
-            outcome = _together(remedy.kind, members, task, own_metrics)
+            outcome = _together(remedy.kind, in_order, task, own_metrics)
     except Exception as error:  # noqa: BLE001 - the contract: a cell that raises has an outcome
         return failed(key, error, seconds)
     return replace(outcome, key=key, duration_seconds=seconds, curves={}, logged=None)
@@ -153,15 +112,11 @@ def _together(kind: str, members: Sequence[Outcome], task: Task, own_metrics: Se
         raise L3DError(f"cure.kind={kind}: the members predict different examples. Let all predict the same.")
     if kind == "mean" and task.form.has_classes and len(scores) < len(members):
         raise L3DError("cure.kind=mean: the approach returns no class scores. Use vote.")
-    together, shares = combine(
-        kind,
-        np.stack(predictions),
-        np.stack(scores) if len(scores) == len(members) else None,
-        classes=len(task.class_names),
-        agreement=named(task.metric).agreement,
-    )
+    stacked = np.stack(scores) if len(scores) == len(members) else None
+    agreement = named(task.metric).agreement
+    together, shares = combine(kind, np.stack(predictions), stacked, classes=len(task.class_names), agreement=agreement)
     # What the platform computes of the predictions is on the run of a stored member, too.
-    computed = {*registered(), "duration_seconds"} - set(own_metrics)
+    computed = {*registered()} - set(own_metrics)
     shared = set.intersection(*(set(member.metrics) for member in members)) - computed
     means = {name: fmean(member.metrics[name] for member in members) for name in sorted(shared)}
     return replace(first, predictions=together, scores=shares, metrics=means)
@@ -210,10 +165,8 @@ class ActiveSession(CellwiseSession):
         count = len(split.train) - len(first)
         if len(pool) > MOST_ASKED:
             pool = np.sort(stream(seed, "active", "pool").choice(pool, MOST_ASKED, replace=False))
-        begun = self._trained(
-            replace(cell, seeds={**cell.seeds, "label_selection": stream_seed(seed, "active")}),
-            Split(first, split.validation, pool),
-        )
+        seeds = {**cell.seeds, "label_selection": stream_seed(seed, "active")}
+        begun = self._trained(replace(cell, seeds=seeds), Split(first, split.validation, pool))
         if begun.error is not None:
             return replace(begun, error=f"the training that chooses examples failed: {begun.error}")
         if begun.scores is None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -16,11 +17,12 @@ from mlflow_l3d.analysis.importance.tables import known_std, std_interval
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.analysis.judged.table import mean_interval
 from mlflow_l3d.approaches.cured import Cured
+from mlflow_l3d.approaches.cured.sessions import write_member
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.cures import text_of
-from mlflow_l3d.paths import cache_folder, write_whole
+from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.report.remedies import remedy_words
 from mlflow_l3d.studies.cure.gather import Gathered, read_members
 from mlflow_l3d.studies.cure.numbers import Verified, verify
@@ -37,6 +39,8 @@ from mlflow_l3d.tracking.earlier.reader import cells_of_runs, known_document, re
 
 FEWEST = 5
 """Fewer golden runs than these verify no remedy."""
+MOST_KEPT = 10**9
+"""Bytes of members that are kept for later commands; one of 1,000 examples and 6 classes has about 40,000."""
 
 
 def trained(plain: GoldenRequest, remedy: Remedy) -> Remedy:
@@ -93,28 +97,37 @@ def stored_runs(client: Client, keys: Sequence[str], context: str) -> pd.DataFra
     return cells.assign(phase="golden", factor=None, number=numbers).set_index("number").sort_index()
 
 
-def member_keys(golden: GoldenRequest) -> tuple[str, list[str]]:
-    """Return the context and the keys of the first members of cured golden runs: the runs without the ensemble."""
+def member_keys(golden: GoldenRequest) -> tuple[str, dict[str, list[str]]]:
+    """Return the context and the keys of the members of each golden run, by its own key; one without members is one."""
     cured = golden.setup.approach
-    assert isinstance(cured, Cured)
-    return cured.context, [cured.member_keys(cured.context, cell.seeds)[0] for cell in golden.cells()]
+    if isinstance(cured, Cured) and cured.members is not None and cured.remedy.members > 1:
+        return cured.context, {cell.key: cured.member_keys(cured.context, cell.seeds) for cell in golden.cells()}
+    return golden.context_key, {cell.key: [cell.key] for cell in golden.cells()}
 
 
 def fetch_members(client: Client, request: GoldenRequest) -> None:
-    """Bring the stored members of cured golden runs to their folder, each once."""
+    """Bring the stored members of cured golden runs, their first ones, to their folder, each once."""
     folder, (context, keys) = cache_folder("members"), member_keys(request)
-    if not (keys := [key for key in keys if not (folder / f"{key}.parquet").is_file()]):
+    if not (first := [key for key, *_ in keys.values() if not (folder / f"{key}.parquet").is_file()]):
         return
-    cells = stored_runs(client, keys, context)
-    metrics = [name for name in cells.select_dtypes("number") if name not in ("row", "column", "index")]
+    cells = stored_runs(client, first, context)
+    metrics = list(cells.select_dtypes("float"))  # places and seeds are whole numbers
     rows = cells.to_dict("records")
     for row, (_, table) in zip(rows, read_predictions(client, cells, scores=True, reference=True), strict=True):
-        if table is None:
-            continue
-        values = {name: float(row[name]) for name in metrics if math.isfinite(row[name])}
-        # A reader looks for the Parquet file first.
-        write_whole(folder / f"{row['cell_key']}.json", json.dumps(values))
-        write_whole(folder / f"{row['cell_key']}.parquet", table.to_pandas().to_parquet(index=False))
+        if table is not None:
+            values = {str(name): row[name] for name in metrics if math.isfinite(row[name])}
+            write_member(folder / f"{row['cell_key']}.parquet", table.to_pandas(), values)
+
+
+def kept_members() -> set[str]:
+    """Return the keys of the members in their folder; the oldest of more than :data:`MOST_KEPT` are removed."""
+    folder = cache_folder("members")
+    with suppress(FileNotFoundError):  # another process removes them, too
+        paths = sorted(folder.glob("*.parquet"), key=os.path.getmtime, reverse=True)
+        sizes = np.cumsum([path.stat().st_size for path in paths])
+        for path in paths[np.searchsorted(sizes, MOST_KEPT) :]:
+            path.unlink()
+    return {path.stem for path in folder.glob("*.parquet")}
 
 
 def _changed_runs(client: Client, plain: GoldenRequest, remedy: Remedy) -> pd.DataFrame:
@@ -234,10 +247,8 @@ def _scores_by_size(client: Client, gathered: Gathered) -> dict[int, FloatArray]
         if same and _digests(run) == _digests(parent) and (size := _size(own_parameter(run, "num_labelled"))):
             by_size[size] = str(run.info.run_id)
     by_size[_size(own_parameter(parent, "num_labelled"))] = str(parent.info.run_id)
-    return {
-        size: np.array(known_document(client, run_id, names.IMPORTANCE).get("golden", ()), dtype=np.float64)
-        for size, run_id in by_size.items()
-    }
+    documents = {size: known_document(client, run_id, names.IMPORTANCE) for size, run_id in by_size.items()}
+    return {size: np.array(each.get("golden", ()), dtype=np.float64) for size, each in documents.items()}
 
 
 def _points(by_size: Mapping[int, FloatArray]) -> Iterator[Point]:

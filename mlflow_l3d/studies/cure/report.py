@@ -166,11 +166,8 @@ def remaining_table(answer: CureAnswer) -> Table | None:
     """Return how much of what remains each factor is involved in."""
     some = [each for each in answer.shown() if each.shares][:8]
     factors = list(dict.fromkeys(name for each in some for name in each.shares))
-    rows = [
-        {"remedy": remedy_words(each.remedy)}
-        | {factor_words(name): points(each.shares.get(name, math.nan), 0) for name in factors}
-        for each in some
-    ]
+    shares = [{factor_words(name): points(each.shares.get(name, math.nan), 0) for name in factors} for each in some]
+    rows = [{"remedy": remedy_words(each.remedy), **share} for each, share in zip(some, shares, strict=True)]
     note = "Predicted share (%) of the remaining variance that a factor causes. What two cause jointly counts for both."
     return Table.of(rows, note) if rows else None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, Unpack
 
 import pandas as pd
@@ -22,7 +22,7 @@ from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.base import entry_point, locked, say
 from mlflow_l3d.studies.cure.numbers import CureAnswer, Verified, agreement, verify
 from mlflow_l3d.studies.cure.parameters import CureOptions
-from mlflow_l3d.studies.cure.remedies import FEWEST, cured_request, fetch_members, trained
+from mlflow_l3d.studies.cure.remedies import FEWEST, cured_request, fetch_members, kept_members, member_keys, trained
 from mlflow_l3d.studies.cure.report import cure_document
 from mlflow_l3d.studies.cure.request import CureRequest, specify_cure
 from mlflow_l3d.studies.dry_run import StudyPlan, record_plan, study_plan
@@ -119,7 +119,7 @@ def cure(parent_run_id: Any = "latest", *, progress: bool | None = None, **optio
         gathered, texts = request.gathered, request.arguments.texts
         planned, notes = plan_remedies(request)
         done = [*(each.remedy for each in request.tried), *(each.prediction.remedy for each in planned)]
-        earlier = [remedy_words(each.prediction.remedy) for each in planned if not each.trainings]
+        earlier = [remedy_words(each.prediction.remedy) for each in planned if not each.undone]
         say([*(f"{words}: trained before." for words in earlier), *notes])
         with auxiliary_run(client, opened.take(), role="cure", title=request.title, parameters=texts) as run:
             shown = shows_progress(progress)
@@ -181,7 +181,7 @@ def plan_cure(parent_run_id: Any = "latest", **options: Unpack[CureOptions]) -> 
     ...     "synthetic", approach="synthetic", metric="accuracy",
     ...     investigation_runs=7, mitigation_runs=4, golden_runs=8, executor="inline",
     ... )
-    >>> mlflow_l3d.plan_cure(investigation.run_id, verify=1).parts["cells"].tolist()
+    >>> mlflow_l3d.plan_cure(investigation.run_id, verify=1).parts["to_compute"].tolist()
     [8]
     """
     with entry_point() as opened:
@@ -189,7 +189,7 @@ def plan_cure(parent_run_id: Any = "latest", **options: Unpack[CureOptions]) -> 
         request = specify_cure(parent_run_id, options, client)
         planned, notes = plan_remedies(request)
         seconds = request.gathered.seconds / request.each
-        rows = [(each.request.side, each.done + each.trainings, each.done, each.trainings, seconds) for each in planned]
+        rows = [(each.request.side, each.done + each.undone, each.done, each.trainings, seconds) for each in planned]
         plan = replace(study_plan(request.title, rows, request.workers, (*notes, *request.reasons)), unit="training")
         return record_plan(client, opened.run_id, plan, request.title, request.arguments.texts)
 
@@ -204,8 +204,9 @@ class Planned:
         What is predicted of it.
     request
         Its golden runs.
-    done, trainings
-        Trainings that are done, and those that are left; members that are stored need none.
+    done, undone, trainings
+        Trainings behind its golden runs that are done, members that are stored or kept among them; those that are not,
+        and of these those that are left once the remedies before it are trained.
     is_line
         Whether its golden runs have another number of labels, and a line through them is all that is known.
     """
@@ -213,6 +214,7 @@ class Planned:
     prediction: Prediction
     request: GoldenRequest
     done: int
+    undone: int
     trainings: int
     is_line: bool = False
 
@@ -227,6 +229,9 @@ def plan_remedies(request: CureRequest) -> tuple[list[Planned], list[str]]:
     if request.budget.seconds is not None:
         left = request.budget.seconds * request.workers / request.gathered.seconds * request.each
     chosen = request.chosen()
+    finished = cache(partial(finished_cells, request.client))
+    there = kept_members()
+    begun: set[str] = set()
     if not chosen:
         notes.append("Nothing is verified, since no remedy that can be trained is predicted to help.")
     for prediction in chosen:
@@ -238,19 +243,22 @@ def plan_remedies(request: CureRequest) -> tuple[list[Planned], list[str]]:
         except L3DError as error:
             notes.append(f"{words}: not verified ({error})")
             continue
-        stored = request.each * prediction.remedy.trainings * (prediction.remedy.members > 1)
-        each = prediction.trainings - stored  # the stored run is a member
-        done = {*finished_cells(request.client, golden.context_key), *spooled_cells(request.client, golden.key)}
-        missing = [cell.key not in done for cell in golden.cells()]
-        affordable = next((at for at in range(len(missing), 0, -1) if sum(missing[:at]) * each <= left), 0)
+        context, members = member_keys(golden)
+        each = prediction.trainings // prediction.remedy.members
+        there.update(finished(context), finished(golden.context_key), spooled_cells(request.client, golden.key))
+        lacking = [set() if key in there else {*keys} - there for key, keys in members.items()]
+        missing = [keys - begun for keys in lacking]
+        affordable = next((at for at in range(len(missing), 0, -1) if each * sum(map(len, missing[:at])) <= left), 0)
         if affordable < min(FEWEST, request.golden.runs):
             notes.append(f"{words}: not verified, since the budget does not pay for {FEWEST} golden runs.")
             continue
-        trainings = sum(missing[:affordable]) * each
+        undone, trainings = (each * sum(map(len, keys[:affordable])) for keys in (lacking, missing))
+        begun.update(*missing[:affordable])
         left -= trainings
         golden = replace(golden, runs=affordable)
+        done = affordable * prediction.trainings - undone
         is_line = trained(request.golden, prediction.remedy) != prediction.remedy
-        planned.append(Planned(prediction, golden, affordable * each - trainings, trainings, is_line))
+        planned.append(Planned(prediction, golden, done, undone, trainings, is_line))
     return planned, notes
 
 

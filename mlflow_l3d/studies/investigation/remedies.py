@@ -216,9 +216,8 @@ class MemberRows:
         """Return the rows of a factor's table in which two or more runs share examples enough to be compared."""
         base = {run.column: run for run in self._runs.get(("", 0), [])} if self.design.tables_are_golden else {}
         shared = self.design.model.shared_columns
-        rows = (
-            [*([base[row]] if row in base else []), *runs] for (name, row), runs in self._runs.items() if name == factor
-        )
+        of_factor = {row: runs for (name, row), runs in self._runs.items() if name == factor}
+        rows = ([*([base[row]] if row in base else []), *runs] for row, runs in of_factor.items())
         return [members for runs in rows if (members := joined(runs, columns=shared)) is not None]
 
     def independent(self) -> Members | None:
@@ -254,11 +253,8 @@ class MemberRows:
         runs = [run for runs in self._runs.values() for run in runs if run.test.any()]
         if not runs or not classes or runs[0].predictions.dtype.kind != "i":
             return None
-        counts = [
-            np.bincount(each[run.test & (each >= 0)], minlength=classes)[:classes]
-            for run in runs
-            for each in (run.labels, run.predictions)
-        ]
+        named = [each[run.test & (each >= 0)] for run in runs for each in (run.labels, run.predictions)]
+        counts = [np.bincount(each, minlength=classes)[:classes] for each in named]
         tested, predicted = np.array(counts[::2]), np.array(counts[1::2])
         constant = int((predicted.max(axis=1) == [run.test.sum() for run in runs]).sum())
         return Answers(len(runs), constant, tested.mean(axis=0), predicted.mean(axis=0))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -22,7 +24,8 @@ from run_helpers import Place, copied, sqlite_place
 from scipy.stats import binom
 
 from mlflow_l3d import FunctionApproach, L3DError, cure, cured, evaluate, investigate, load, plan_cure, seeds
-from mlflow_l3d.analysis.cure import NAMED, Range, Remedy
+from mlflow_l3d.analysis.cure import NAMED, Prediction, Range, Remedy
+from mlflow_l3d.analysis.cure.examples import other_labels
 from mlflow_l3d.approaches.cured.sessions import read_member
 from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.errors import ParameterError
@@ -31,7 +34,7 @@ from mlflow_l3d.parameters.cures import text_of
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.report.remedies import remedy_words
 from mlflow_l3d.studies import base
-from mlflow_l3d.studies.cure import remedies, request
+from mlflow_l3d.studies.cure import remedies, request, run
 from mlflow_l3d.studies.cure.gather import Gathered
 from mlflow_l3d.studies.cure.numbers import CureAnswer
 from mlflow_l3d.studies.cure.request import specify_cure
@@ -177,7 +180,7 @@ def test_nothing_finished_is_trained_again_after_an_interruption(
         coins[1].cure(**options)
     monkeypatch.undo()
     coins[1].cure(**options)
-    assert len(trained) == 12 * 2 + 1  # of the cell that was under way one member had been trained
+    assert len(trained) == 12 * 2  # a member of the cell that was under way, too
     trained.clear()
     assert len(coins[1].cure(**options).answer.verified) == 1
     assert trained == []
@@ -187,11 +190,11 @@ def test_a_dry_run_counts_what_verifying_trains(coins: Coins, place: Place, monk
     monkeypatch.setattr(request, "expected_workers", lambda _: 3)
     trained.clear()
     plan = plan_cure(coins[1], verify=1, executor="inline", most_members=3)
-    assert plan.parts[["cells", "done", "to_compute"]].to_numpy().tolist() == [[24, 0, 24]]
-    assert "24 trainings, 0 done" in plan.summary()
+    assert plan.parts[["cells", "done", "to_compute"]].to_numpy().tolist() == [[36, 12, 24]]
+    assert "36 trainings, 12 done, 24 to compute" in plan.summary()
     assert plan.workers == 3
     small = plan_cure(coins[1], verify=1, executor="inline", most_members=3, budget="13 cells")
-    assert small.parts["cells"].tolist() == [12]  # six golden runs of two trainings each
+    assert small.parts["to_compute"].tolist() == [12]  # six golden runs of two trainings each
     none = plan_cure(coins[1], verify=1, executor="inline", most_members=3, budget="3 cells")
     assert len(none.parts) == 0
     assert "the budget does not pay for 5 golden runs" in none.summary()
@@ -201,6 +204,55 @@ def test_a_dry_run_counts_what_verifying_trains(coins: Coins, place: Place, monk
     why = r"remedy=vote of 4 cats: .* none has this name.*mean 'vote of 9 runs over model_randomness'"
     fails(why, plan_cure, coins[1], verify=1, executor="inline", remedy="vote of 4 cats")
     assert trained == []
+
+
+def test_members_that_remedies_share_are_counted_and_trained_once(
+    coins: Coins, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+
+    def votes(each: request.CureRequest) -> list[Prediction]:
+        known = [one for one in each.predictions if one.remedy.kind == "vote" and not one.also]
+        return known[: each.arguments["verify"]]
+
+    def planned(verify: int) -> Any:
+        plan = plan_cure(coins[1], verify=verify, executor="inline")
+        return plan.parts[["cells", "done", "to_compute"]].to_numpy().tolist()
+
+    monkeypatch.setattr(request.CureRequest, "chosen", votes)
+    monkeypatch.setattr(run, "say", said.extend)
+    trained.clear()
+    assert planned(2) == [[36, 12, 24], [60, 12, 24]]  # of the votes of five 24 are those of the votes of three
+    small = plan_cure(coins[1], verify=2, executor="inline", budget="36 cells")
+    assert small.parts["to_compute"].tolist() == [24, 12]  # six votes of five
+    coins[1].cure(verify=1, executor="inline")
+    assert planned(2) == [[36, 36, 0], [60, 36, 24]]
+    coins[1].cure(verify=2, executor="inline")
+    assert len(trained) == 48
+    assert said == ["vote of 3 runs over model_randomness: trained before."]
+
+
+def test_only_remedies_with_members_have_their_keys(coins: Coins, place: Place) -> None:
+    golden = specify_cure(coins[1], {}, place.client).golden
+    vote, labels = Remedy("vote", ("model_randomness",), 3), other_labels(20, 10)
+    cured_parent = replace(golden, setup=replace(golden.setup, approach=cured(approach(), vote)))
+    for given in (golden, remedies.cured_request(cured_parent, labels)):
+        context, keys = remedies.member_keys(given)
+        assert (context, keys) == (given.context_key, {cell.key: [cell.key] for cell in given.cells()})
+    context, keys = remedies.member_keys(remedies.cured_request(golden, vote))
+    assert context == golden.context_key
+    assert [first for first, *_ in keys.values()] == [cell.key for cell in golden.cells()]
+
+
+def test_the_oldest_members_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("L3D_CACHE", str(tmp_path))
+    monkeypatch.setattr(remedies, "MOST_KEPT", 25)
+    for age, key in enumerate(["new", "middle", "old", "oldest"]):
+        path = cache_folder("members") / f"{key}.parquet"
+        path.write_bytes(bytes(10))
+        os.utime(path, (1000 - age, 1000 - age))
+    assert remedies.kept_members() == {"new", "middle"}
+    assert len([*path.parent.iterdir()]) == 2
 
 
 def test_other_parents_work_or_say_why(coins: Coins, place: Place) -> None:
@@ -328,21 +380,21 @@ def test_a_remedy_that_another_process_trains_is_waited_for(tmp_path: Path, monk
 def test_a_member_is_whole_whenever_another_process_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("L3D_CACHE", str(tmp_path))
     table = pa.table({"example_id": [1], "label": [0], "prediction": [0]})
-    monkeypatch.setattr(remedies, "member_keys", lambda _: ("context", ["k"]))
-    monkeypatch.setattr(remedies, "stored_runs", lambda *_: pd.DataFrame({"cell_key": ["k"], "f1_macro": [0.5]}))
+    monkeypatch.setattr(remedies, "member_keys", lambda _: ("context", {"c": ["k"]}))
+    runs = pd.DataFrame({"cell_key": ["k"], "seed.a": [7], "f1_macro": [0.5]})
+    monkeypatch.setattr(remedies, "stored_runs", lambda *_: runs)
     monkeypatch.setattr(remedies, "read_predictions", lambda *_, **__: [(None, table)])
-    folder, replace, read = cache_folder("members"), Path.replace, []
+    file, replace, read = cache_folder("members") / "k.parquet", Path.replace, []
 
     def read_before(path: Path, target: Path) -> Path:
-        read.append(read_member(folder, "k"))
+        read.append(read_member(file))
         return replace(path, target)
 
     monkeypatch.setattr(Path, "replace", read_before)
     nothing: Any = None
     remedies.fetch_members(nothing, nothing)
-    member = read_member(folder, "k")
-    assert read == [None, None]
-    assert member.metrics == {"f1_macro": 0.5}
+    assert read == [None]
+    assert read_member(file).metrics == {"f1_macro": 0.5}
 
 
 def test_the_report_names_what_cure_names(coins: Coins, place: Place) -> None:

@@ -80,7 +80,7 @@ def test_ensembles_on_top_of_a_trained_remedy_are_predicted_and_verified_from_it
 
     named: dict[str, Any] = {"remedy": remedy_words(vote.remedy), "verify": 1}
     plan = plan_cure(result, executor="inline", most_members=3, runs=GOLDEN, **named)
-    assert plan.parts[["cells", "done", "to_compute"]].to_numpy().tolist() == [[10 * GOLDEN, 0, 10 * GOLDEN]]
+    assert plan.parts[["cells", "done", "to_compute"]].to_numpy().tolist() == [[15 * GOLDEN, 5 * GOLDEN, 10 * GOLDEN]]
     (found,) = cure(**named).verified
     assert found.prediction.remedy == vote.remedy
     assert trained == [0.9] * 2 * GOLDEN  # the stored runs with the change are members, those without are not
