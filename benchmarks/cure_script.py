@@ -1,4 +1,4 @@
-"""A scikit-learn script whose remedy `docs/evidence/simulations.md` verifies: 120 questions of TREC, three seeds.
+"""A scikit-learn script whose remedies `docs/evidence/simulations.md` verifies: 120 texts (`--task`), three seeds.
 
 mlflow-l3d investigate --golden-runs 150 --investigation-runs 2 --mitigation-runs 2 --design nested --metric accuracy
 --hyperparameters environment=L3D_DATA -- python benchmarks/cure_script.py --select {label_selection}
@@ -22,9 +22,13 @@ def main() -> None:
     for name in ("--select", "--order", "--init"):
         parser.add_argument(name, type=int, required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument(
+        "--task", default="trec", help="file of $L3D_DATA; at most 1,000 of its test texts are predicted"
+    )
     options = parser.parse_args()
-    table = pd.read_parquet(Path(os.environ["L3D_DATA"]) / "trec.parquet")
+    table = pd.read_parquet(Path(os.environ["L3D_DATA"]) / f"{options.task}.parquet")
     pool, test = (table[table["split"] == part].reset_index(drop=True) for part in ("train", "test"))
+    test = test.sample(min(len(test), 1000), random_state=0).sort_index().reset_index(drop=True)
     chosen = pool.iloc[np.random.default_rng(options.select).choice(len(pool), 120, replace=False)]
     chosen = chosen.iloc[np.random.default_rng(options.order).permutation(len(chosen))]
     vectorizer = HashingVectorizer(n_features=4096, alternate_sign=False)

@@ -119,7 +119,7 @@ def predict_all(
     -----
     Runs x examples, both random. The variance of scores on the given examples has a part that is theirs alone: of a
     pair of results the jackknife over examples estimates it, and the remainder is the variance of true scores. The luck
-    of `test_size` examples is added: that of one result, or if all share them that of a difference of two.
+    of `test_size` examples is added. If all results share their test examples, the variance on these counts as it is.
     """
     runs, examples, why = len(members), len(members.labels), ""
     if runs < _FEWEST_RUNS or examples < _FEWEST_EXAMPLES or test_size < 1:
@@ -188,11 +188,10 @@ def pairs(predictions: Sequence[Prediction], *, most_trainings: int = 20) -> lis
 def _predictions(
     table: Table, over: Sequence[str], golden: Range, most_members: int, why: str, reason: str
 ) -> Iterator[Prediction]:
-    rows = table.rows
     if why:
         yield Prediction(remedy=Remedy("vote", tuple(over), 3), basis="unknown", trainings=3, reason=why)
         return
-    single = table.moments("vote" if can_combine("vote", rows[0]) else "mean", 1)
+    single = table.moments("vote" if can_combine("vote", table.rows[0]) else "mean", 1)
     yield Series.of("mean", [single], [1], table).prediction(Remedy("report_mean"), golden, reason)
     for kind, every in _SIZES.items():
         remedy = Remedy(kind, tuple(over), every[0])

@@ -176,9 +176,10 @@ class Table:
             if luck is not None and apart.any():
                 alone = np.diag(luck)[inner].mean()
                 shared = luck[np.ix_(inner, inner)][apart > 0].mean()
-                moments[WITHIN] = max(0.0, moments[WITHIN] - (alone - shared))
-                chance = alone if self.test_is_drawn else alone - shared
-                moments[TOTAL] = moments[WITHIN] + chance * len(self.rows[0].labels) / self.test_size
+                moments[TOTAL] = moments[WITHIN]
+                if self.test_is_drawn:
+                    moments[WITHIN] = max(0.0, moments[TOTAL] - (alone - shared))
+                    moments[TOTAL] = moments[WITHIN] + alone * len(self.rows[0].labels) / self.test_size
                 moments[CONSISTENCY] = moments[ROW_CONSISTENCY]
                 moments[ROW_CONSISTENCY] = math.nan
             return moments, left

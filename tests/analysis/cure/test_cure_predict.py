@@ -474,14 +474,17 @@ def test_golden_ensembles_approach_the_luck_of_the_test() -> None:
 
 def test_the_draw_of_choices_does_not_hide_that_two_independent_runs_help() -> None:
     random = np.random.default_rng(0)
-    examples = random.normal(0.8, 0.8, 120)
-    margins = examples + random.normal(size=(60, 1)) + random.normal(size=(60, 120))
+    examples = random.normal(0.8, 0.8, 360)
+    margins = examples + random.normal(size=(60, 1)) + random.normal(size=(60, 360))
     scores = np.stack([-margins, margins], axis=-1).astype(np.float32)
-    labels = np.ones(120, dtype=np.int64)
-    members = Members((margins > 0).astype(np.int64), labels, scores, test=labels > 0, examples=np.arange(120))
+    labels, places = np.ones(360, dtype=np.int64), np.arange(360)
+    members = Members((margins > 0).astype(np.int64), labels, scores, test=places < 120, examples=places)
     settled = {"over": ("a",), "metric": ACCURACY, "classes": 2, "test_size": 120, "test_is_drawn": False}
-    found = of(predict_all(members, most_members=2, **settled), "mean", 2)
-    fresh = random.normal(size=(2, 5_000, 1)) + random.normal(size=(2, 5_000, 120)) + examples
+    one_run, *predictions = predict_all(members, most_members=2, **settled)
+    found = of(predictions, "mean", 2)
+    tested = (margins[:, :120] > 0).mean(axis=1)
+    assert one_run.std.value == pytest.approx(tested.std(ddof=1)), "what all results share is in no spread"
+    fresh = random.normal(size=(2, 5_000, 1)) + random.normal(size=(2, 5_000, 120)) + examples[:120]
     one, two = ((each > 0).mean(axis=1).std() for each in (fresh[0], fresh.mean(axis=0)))
     assert found.ratio.low < two / one < found.ratio.high < 1
     assert found.shares == {"a": 1.0}, "test examples that all results share move none of them"
