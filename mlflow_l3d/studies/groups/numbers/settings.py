@@ -13,12 +13,13 @@ import pandas as pd
 
 from mlflow_l3d.analysis.comparison.system import System
 from mlflow_l3d.analysis.importance.multiplicity import holm
-from mlflow_l3d.analysis.intervals import LEVEL, FloatArray
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, IntArray
 
 JOINED: Final = " = "
 """Between the names of settings that always change together."""
 Levels = dict[str, npt.NDArray[np.intp]]
 """Name of a setting -> level of each run, numbers from 0."""
+_Effect = tuple[int, float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +57,8 @@ class SettingsStudy:
 
     def metrics(self) -> dict[str, float]:
         """Return the single numbers by name, for the parent run: ``setting_std/<setting>`` and its further numbers."""
-        return {
-            f"setting_{name}/{row['setting']}": float(row[name])
-            for row in self.frame.to_dict("records")
-            for name in ("std", "share", "p_holm")
-        }
+        rows, numbers = self.frame.to_dict("records"), ("std", "share", "p_holm")
+        return {f"setting_{name}/{row['setting']}": float(row[name]) for row in rows for name in numbers}
 
 
 def varying_settings(settings: pd.DataFrame) -> tuple[Levels, tuple[str, ...]]:
@@ -79,7 +77,7 @@ def varying_settings(settings: pd.DataFrame) -> tuple[Levels, tuple[str, ...]]:
     return {JOINED.join(names): levels for names, levels in found.values()}, tuple(constant)
 
 
-def settings_study(scores: npt.ArrayLike, settings: pd.DataFrame) -> SettingsStudy:
+def settings_study(scores: npt.ArrayLike, settings: pd.DataFrame, group: npt.ArrayLike | None = None) -> SettingsStudy:
     """Return which settings move the score.
 
     Parameters
@@ -88,6 +86,8 @@ def settings_study(scores: npt.ArrayLike, settings: pd.DataFrame) -> SettingsStu
         Shape (n,), nan if a run has none; such runs are left out.
     settings
         n rows, one column per setting.
+    group
+        Shape (n,): runs that vary by luck alike; None: all of them.
 
     Notes
     -----
@@ -95,23 +95,25 @@ def settings_study(scores: npt.ArrayLike, settings: pd.DataFrame) -> SettingsStu
     constants (Henderson 1953, method 3): with SS what a setting explains in addition to all others, on d degrees of
     freedom, ``E[SS] = trace(Z' M Z) s2 + d s2_residual``, where Z are its levels and M takes away what the others
     explain. On a complete grid that is the analysis of variance. Estimates below zero are 0. Whether there is any
-    effect says the F test of SS against the residual, exact for normal residuals.
+    effect says the F test of SS against its expectation by luck, exact for normal residuals of one variance. A group
+    has the variance of its own residuals, with Box's degrees of freedom (Brunner et al. 1997): of few runs that vary
+    more, the common one is too small. For two groups that is Welch's test.
     """
     values = np.asarray(scores, dtype=np.float64)
     present = np.isfinite(values)
+    groups = pd.factorize(np.zeros(len(values)) if group is None else np.asarray(group))[0][present]
     values, settings = values[present], settings[present]
     varying, constant = varying_settings(settings)
     per_run = tuple(name for name, levels in varying.items() if levels.max() + 1 == len(values))
     tested = {name: levels for name, levels in varying.items() if name not in per_run}
-    parts, residual = _variances(values - values.mean(), tested) if len(values) else ({}, math.nan)
+    parts, residual = _variances(values - values.mean(), tested, groups) if len(values) else ({}, math.nan)
     total = sum(variance for _, _, variance in parts.values() if variance > 0) + residual
     rows = []
     for name, levels in tested.items():
         degrees, p, variance = parts[name]
         means = np.bincount(levels, values) / np.bincount(levels)
         of_first = settings[name.split(JOINED)[0]]  # of several that change together
-        share = variance / total if total > 0 else math.nan
-        row = [name, len(means), math.sqrt(variance), share, degrees, p]
+        row = [name, len(means), math.sqrt(variance), variance / total if total > 0 else math.nan, degrees, p]
         for level in (means.argmin(), means.argmax()):
             row += [str(of_first[levels == level].iloc[0]), means[level]]
         rows.append(row)
@@ -122,24 +124,36 @@ def settings_study(scores: npt.ArrayLike, settings: pd.DataFrame) -> SettingsStu
     return SettingsStudy(frame, math.sqrt(residual), per_run, constant, sentences)
 
 
-def _variances(scores: FloatArray, settings: Levels) -> tuple[dict[str, tuple[int, float, float]], float]:
+def _variances(scores: FloatArray, settings: Levels, group: IntArray) -> tuple[dict[str, _Effect], float]:
     """Return degrees of freedom, p-value and variance of each setting, given all others, and the residual variance."""
     from scipy.special import fdtrc
 
     effects = {name: np.eye(levels.max() + 1)[levels] for name, levels in settings.items()}
     every = _basis(list(effects.values()), len(scores))
     left = len(scores) - every.shape[1]
-    total = _beyond(every, scores)
+    rest, free = scores - every @ (every.T @ scores), 1 - np.square(every).sum(axis=1)
     # What is left may be rounding alone: then the settings explain everything.
-    residual = max(total, 1e-24 * float(scores @ scores)) / left if left else math.nan
+    least = 1e-24 * float(scores @ scores)
+    residual = max(float(rest @ rest), least) / left if left else math.nan
+    # A group with a degree of freedom and unequal scores has a variance of its own, the others that of all.
+    is_own = (np.bincount(group, free) > 0.99) & (np.bincount(group, rest**2) > least)
+    part = np.where(is_own[group], group + 1, 0)
+    freedom = np.maximum(np.bincount(part, free), 1e-9)
+    luck = np.bincount(part, rest**2) / freedom
+    luck[0], freedom[0] = residual, left
     found = {}
     for name, effect in effects.items():
         others = _basis([each for other, each in effects.items() if other != name], len(scores))
         degrees, p, variance = every.shape[1] - others.shape[1], math.nan, math.nan
         if degrees and left:
-            explained = max(0.0, _beyond(others, scores) - total)
-            p = float(fdtrc(degrees, left, explained / degrees / residual)) if residual > 0 else math.nan
-            variance = max(0.0, (explained - degrees * residual) / _beyond(others, effect))
+            unique = effect - others @ (others.T @ effect)
+            axes = np.linalg.svd(unique, full_matrices=False)[0][:, :degrees]
+            of_groups = np.bincount(part, np.square(axes).sum(axis=1) * luck[part])
+            expected, explained = float(of_groups.sum()), float(np.square(axes.T @ scores).sum())
+            if expected > 0:
+                squares = np.square((axes.T * luck[part]) @ axes).sum(), (of_groups**2 / freedom).sum()
+                p = float(fdtrc(*(expected**2 / np.array(squares)), explained / expected))
+            variance = max(0.0, (explained - expected) / float(np.square(unique).sum()))
         found[name] = degrees, p, variance
     return found, residual
 
@@ -150,16 +164,10 @@ def _basis(effects: Sequence[FloatArray], runs: int) -> FloatArray:
     return left[:, sizes > sizes[0] * 1e-9]
 
 
-def _beyond(basis: FloatArray, values: FloatArray) -> float:
-    """Return the sum of squares of what a basis does not explain; of a matrix over all its columns."""
-    return float(((values - basis @ (basis.T @ values)) ** 2).sum())
-
-
 def _cannot_tell(varying: Levels, degrees: Mapping[str, int], residual: float) -> Iterator[str]:
     """Yield what these runs cannot separate; `degrees` has the settings that are tested."""
-    for name in varying:
-        if JOINED in name:
-            yield f"{name.replace(JOINED, ', ')} always change together: which of them matters is not known."
+    for name in [name for name in varying if JOINED in name]:
+        yield f"{name.replace(JOINED, ', ')} always change together: which of them matters is not known."
     per_run = [name.split(JOINED)[0] for name in varying if name not in degrees]
     if per_run and degrees:
         yield f"{', '.join(per_run)}: every run has a value of its own, so what it moves is in the rest."
