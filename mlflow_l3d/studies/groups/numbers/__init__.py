@@ -100,10 +100,9 @@ class GroupsStudy:
 
     def metrics(self) -> dict[str, float]:
         """Return the single numbers by name."""
-        numbers = {"group_std": self.std, "group_luck": self.luck}
         counts = {"runs": len(self.runs), "groups": len(self.groups), "pairs": len(self.pairs)}
         counts |= {"pairs_different": int(self.pairs["verdict"].eq(BETTER).sum())}
-        return known({**numbers, **counts, **self.settings.metrics()})
+        return known({"group_std": self.std, "group_luck": self.luck, **counts, **self.settings.metrics()})
 
 
 def groups_study(run_ids: pd.Series, scores: FloatArray, grouping: Grouping, metric: Metric) -> GroupsStudy:

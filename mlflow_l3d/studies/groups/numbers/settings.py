@@ -20,6 +20,7 @@ JOINED: Final = " = "
 Levels = dict[str, npt.NDArray[np.intp]]
 """Name of a setting -> level of each run, numbers from 0."""
 _Effect = tuple[int, float, float]
+_Names = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +115,8 @@ def settings_study(scores: npt.ArrayLike, settings: pd.DataFrame, group: npt.Arr
         means = np.bincount(levels, values) / np.bincount(levels)
         of_first = settings[name.split(JOINED)[0]]  # of several that change together
         row = [name, len(means), math.sqrt(variance), variance / total if total > 0 else math.nan, degrees, p]
-        for level in (means.argmin(), means.argmax()):
-            row += [str(of_first[levels == level].iloc[0]), means[level]]
-        rows.append(row)
+        ends = [(str(of_first[levels == level].iloc[0]), means[level]) for level in (means.argmin(), means.argmax())]
+        rows.append([*row, *ends[0], *ends[1]])
     columns = ["setting", "levels", "std", "share", "degrees", "p", "lowest", "lowest_mean", "highest", "highest_mean"]
     frame = pd.DataFrame(rows, columns=columns).sort_values("std", ascending=False, ignore_index=True)
     frame["p_holm"] = holm(frame["p"].to_numpy(dtype=np.float64))
@@ -237,9 +237,7 @@ def systems(units: pd.DataFrame, seeds: pd.DataFrame, axis: Sequence[str]) -> di
     }
 
 
-def hidden_settings(
-    runs: pd.DataFrame, seeds: pd.DataFrame, ignored: pd.DataFrame
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def hidden_settings(runs: pd.DataFrame, seeds: pd.DataFrame, ignored: pd.DataFrame) -> tuple[_Names, _Names]:
     """Return parameters that were left out and move the score within groups, and those that change with the group.
 
     Parameters
@@ -249,26 +247,29 @@ def hidden_settings(
 
     Notes
     -----
-    The F test of groups that are divided by the parameter against groups, at 0.1 % (Bonferroni). Parameters that seeds
-    decide, if seeds occur in several runs, are luck.
+    The F test of each group that the parameter divides, all together by Fisher's method, as groups may vary
+    differently; at 0.1 % (Bonferroni). Parameters that seeds decide, if seeds occur in several runs, are luck.
     """
-    from scipy.special import fdtrc
+    from scipy.special import chdtrc, fdtrc
 
     group, moving, along = runs["group"], [], []
     seed = seeds.groupby([*seeds], sort=False).ngroup() if len(seeds.columns) else pd.Series(range(len(runs)))
     for name in map(str, ignored):
         cells = ignored.groupby([group, ignored[name]], sort=False).ngroup()
-        left, between = len(runs) - cells.nunique(), cells.nunique() - group.nunique()
+        total, rest = (_around(runs["score"], part, group) for part in (group, cells))
+        parts = cells.groupby(group).agg(["nunique", "size"])
+        between, left = parts["nunique"] - 1, parts["size"] - parts["nunique"]
         is_of_seed = len({*zip(seed, ignored[name], strict=True)}) == seed.nunique() < len(runs)
-        if not between:
+        if not between.any():
             along.append(name)
-        elif left and not is_of_seed:
-            rest, total = (_around(runs["score"], part) for part in (cells, group))
-            ratio = (total - rest) / between / max(rest / left, 1e-12 * total) if total > 0 else 0.0
-            moving += [name] * int(fdtrc(between, left, ratio) < 0.001 / len(ignored.columns))
+        elif not is_of_seed:
+            divided = (between > 0) & (left > 0) & (total > 0)
+            ratio: pd.Series = ((total - rest) / between / np.maximum(rest / left, 1e-12 * total))[divided]
+            p = np.maximum(fdtrc(between[divided], left[divided], ratio), 1e-300)
+            moving += [name] * int(chdtrc(2 * len(p), -2 * np.log(p).sum()) < 0.001 / len(ignored.columns))
     return tuple(moving), tuple(along)
 
 
-def _around(scores: pd.Series, part: pd.Series) -> float:
-    """Return the sum of squares of scores around the means of their parts."""
-    return float(((scores - scores.groupby(part).transform("mean")) ** 2).sum())
+def _around(scores: pd.Series, part: pd.Series, group: pd.Series) -> pd.Series:
+    """Return for each group the sum of squares of scores around the means of their parts."""
+    return ((scores - scores.groupby(part).transform("mean")) ** 2).groupby(group).sum()
