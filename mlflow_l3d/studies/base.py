@@ -101,7 +101,8 @@ def specified(
     """Call what specifies a study; approach and task may be names or objects, and a function of seeds is both."""
     if approach is None and callable(task) and not isinstance(task, type | Approach):
         metric = parameters.get("metric", "auto")
-        approach, task = SeedFunction(task, metric=metric if isinstance(metric, str) else "auto"), None
+        approach = SeedFunction(task, metric=metric if isinstance(metric, str) else "auto")
+        task = None
     subjects = {"approach": approach, "task": task}
     named = {name: value for name, value in subjects.items() if isinstance(value, str)}
     objects = {name: value for name, value in subjects.items() if name not in named}

@@ -75,6 +75,7 @@ def test_runs_without_a_score_are_left_out_and_equal_scores_move_nothing():
     assert exact.found == ("shots",)
 
 
+@pytest.mark.slow
 def test_few_runs_that_vary_more_have_their_own_variance():
     """Of two groups the test is Welch's. A common variance finds effects in 34 of these tables, hidden ones in 27."""
     cells, draw = np.repeat([0, 1, 2, 3], (15, 15, 3, 3)), np.random.default_rng(4)

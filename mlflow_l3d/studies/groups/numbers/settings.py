@@ -131,7 +131,8 @@ def _variances(scores: FloatArray, settings: Levels, group: IntArray) -> tuple[d
     effects = {name: np.eye(levels.max() + 1)[levels] for name, levels in settings.items()}
     every = _basis(list(effects.values()), len(scores))
     left = len(scores) - every.shape[1]
-    rest, free = scores - every @ (every.T @ scores), 1 - np.square(every).sum(axis=1)
+    rest = scores - every @ (every.T @ scores)
+    free = 1 - np.square(every).sum(axis=1)
     # What is left may be rounding alone: then the settings explain everything.
     least = 1e-24 * float(scores @ scores)
     residual = max(float(rest @ rest), least) / left if left else math.nan
@@ -149,10 +150,12 @@ def _variances(scores: FloatArray, settings: Levels, group: IntArray) -> tuple[d
             unique = effect - others @ (others.T @ effect)
             axes = np.linalg.svd(unique, full_matrices=False)[0][:, :degrees]
             of_groups = np.bincount(part, np.square(axes).sum(axis=1) * luck[part])
-            expected, explained = float(of_groups.sum()), float(np.square(axes.T @ scores).sum())
+            expected = float(of_groups.sum())
+            explained = float(np.square(axes.T @ scores).sum())
             if expected > 0:
-                squares = np.square((axes.T * luck[part]) @ axes).sum(), (of_groups**2 / freedom).sum()
-                p = float(fdtrc(*(expected**2 / np.array(squares)), explained / expected))
+                numerator = expected**2 / np.square((axes.T * luck[part]) @ axes).sum()
+                denominator = expected**2 / (of_groups**2 / freedom).sum()
+                p = float(fdtrc(numerator, denominator, explained / expected))
             variance = max(0.0, (explained - expected) / float(np.square(unique).sum()))
         found[name] = degrees, p, variance
     return found, residual
@@ -258,7 +261,8 @@ def hidden_settings(runs: pd.DataFrame, seeds: pd.DataFrame, ignored: pd.DataFra
         cells = ignored.groupby([group, ignored[name]], sort=False).ngroup()
         total, rest = (_around(runs["score"], part, group) for part in (group, cells))
         parts = cells.groupby(group).agg(["nunique", "size"])
-        between, left = parts["nunique"] - 1, parts["size"] - parts["nunique"]
+        between = parts["nunique"] - 1
+        left = parts["size"] - parts["nunique"]
         is_of_seed = len({*zip(seed, ignored[name], strict=True)}) == seed.nunique() < len(runs)
         if not between.any():
             along.append(name)
@@ -266,7 +270,8 @@ def hidden_settings(runs: pd.DataFrame, seeds: pd.DataFrame, ignored: pd.DataFra
             divided = (between > 0) & (left > 0) & (total > 0)
             ratio: pd.Series = ((total - rest) / between / np.maximum(rest / left, 1e-12 * total))[divided]
             p = np.maximum(fdtrc(between[divided], left[divided], ratio), 1e-300)
-            moving += [name] * int(chdtrc(2 * len(p), -2 * np.log(p).sum()) < 0.001 / len(ignored.columns))
+            if chdtrc(2 * len(p), -2 * np.log(p).sum()) < 0.001 / len(ignored.columns):
+                moving.append(name)
     return tuple(moving), tuple(along)
 
 
