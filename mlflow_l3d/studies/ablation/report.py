@@ -48,8 +48,9 @@ def spread(frame: pd.DataFrame) -> pd.DataFrame:
 def ablation_document(title: str, frame: pd.DataFrame, notes: Sequence[str], source: Source) -> Document:
     """Return what fewer runs would have found as people read it; `source` is the investigation."""
     means = _importances(frame)
-    base = means[means["setting"].eq(0)].set_index("factor")["mean"]
-    signs = np.sign(means["factor"].map(base))
+    # A part of the runs keeps the luck of all of them: no sign that those do not establish may be kept.
+    of_all = frame[frame["setting"].eq(0)].groupby("factor")[["importance", *NUMBERS[-2:]]].first().apply(np.sign)
+    signs = means["factor"].map(of_all["importance"].where(of_all.nunique(axis=1, dropna=False) == 1))
     means = means.assign(kept=(np.sign(means["low"]).eq(signs) & np.sign(means["high"]).eq(signs)))
     fewer = means[means["setting"].ne(0)].sort_values(["share_of_baseline", "setting"], kind="stable")
     whole = fewer.groupby("setting", sort=False)["kept"].transform("all")
@@ -94,10 +95,8 @@ def _steps(means: pd.DataFrame, whole: pd.DataFrame, source: Source) -> list[Ste
     """Return the investigation that is enough next time, or a larger one."""
     row = means.iloc[0] if whole.empty else whole.iloc[0]
     sizes = {"mitigation_runs": str(row["mitigation_runs"] * (2 if whole.empty else 1))}
-    if not pd.isna(row["investigation_runs"]):
-        sizes["investigation_runs"] = str(row["investigation_runs"])
-    if not pd.isna(row["test_examples"]):
-        sizes["test_size"] = str(row["test_examples"])
+    others = {"investigation_runs": row["investigation_runs"], "test_size": row["test_examples"]}
+    sizes |= {name: str(size) for name, size in others.items() if not pd.isna(size)}
     command = source.command(**sizes)
     text = "All runs are needed. More rows narrow the intervals:" if whole.empty else "Enough for the signs next time:"
     return [Step(text, command)] if command else []
@@ -113,7 +112,7 @@ def _headline(fewer: pd.DataFrame, whole: pd.DataFrame) -> str:
 
 def _enough(whole: pd.DataFrame) -> str:
     if whole.empty:
-        return "**None of the smaller parts:** each changes the sign of an importance in some choices."
+        return "**None of the smaller parts:** with each, the sign of an importance is not sure."
     return f"**{_setting(whole.iloc[0])}:** every importance keeps its sign in nine of ten choices."
 
 

@@ -93,7 +93,7 @@ def compare_held_out(
     HeldOut
         With predictions, scores are of the test examples that scored no trial, and the interval counts configurations
         and test examples (:func:`mlflow_l3d.analysis.comparison.system.mean_scores`). Else it counts configurations
-        alone. Of equal scores it is 0 to 0.
+        alone.
     """
     pairs = np.array([found, default], dtype=float)
     kept = np.flatnonzero(np.isfinite(pairs).all(axis=0)).tolist()
@@ -102,8 +102,8 @@ def compare_held_out(
     differences = finite_pairs[0] - finite_pairs[1]
     n = len(differences)
     mean = float(differences.mean()) if n else math.nan
-    ends = (0.0, 0.0) if n > 1 else (math.nan, math.nan)
-    if n > 1 and differences.any():
+    ends = math.nan, math.nan
+    if n > 1:
         alone = [System("", scores, {"configuration": np.arange(n)}) for scores in finite_pairs]
         ends = interval(mean, spread(mean_scores(unseen or alone), 0, 1), LEVEL)
     found_scores, default_scores = map(tuple, finite_pairs.tolist())

@@ -147,7 +147,7 @@ def verdict(held: HeldOut | None, metric: Metric) -> str:
     if held.is_lossy:
         return "undecided"
     low, high = sorted(metric.sign * end for end in (held.ci_low, held.ci_high))
-    if low == high == 0:
+    if low <= 0 <= high and held.found == held.default:
         return "equal"
     return "better" if low > 0 else "worse" if high < 0 else "undecided"
 

@@ -62,10 +62,8 @@ def test_rows_and_columns_by_hand():
 def test_order_of_the_predictions_does_not_matter():
     table, golden, predictions = investigation(2)
     options = {"test_sizes": [3, 7], "rows": [3], "seed": 0, "repeats": 2}
-    shuffled = predictions.sample(frac=1, random_state=0)
-    pd.testing.assert_frame_equal(
-        ablation(table, golden, predictions, **options), ablation(table, golden, shuffled, **options)
-    )
+    orders = predictions, predictions.sample(frac=1, random_state=0)
+    pd.testing.assert_frame_equal(*(ablation(table, golden, each, **options) for each in orders))
 
 
 def test_seeds_and_repeats():

@@ -37,9 +37,9 @@ def document(frame):
             "mlflow-l3d investigate reviews.csv --mitigation-runs 3 --investigation-runs 5",
         ),
         (
-            1.0,
+            2.0,  # parts keep the sign, but the interval of all runs contains 0
             "Fewer runs may give an importance of the other sign.",
-            "None of the smaller parts: each changes the sign of an importance in some choices.",
+            "None of the smaller parts: with each, the sign of an importance is not sure.",
             "mlflow-l3d investigate reviews.csv --mitigation-runs 16 --investigation-runs 5",
         ),
     ],
@@ -51,11 +51,11 @@ def test_headline_answer_and_step_follow_the_signs(effect, headline, enough, ste
     assert marked(shown.answers[0].lead) == enough
     assert [each.command for each in shown.steps] == [step]
     means = spread(frame).query("number == 'importance' and factor == 'order'").set_index("setting")
-    kept = np.sign(means.loc[1, "low"]) == np.sign(means.loc[1, "high"]) == np.sign(means.loc[0, "mean"])
-    assert kept == (effect > 1)
     low, high = means.loc[1, ["low", "high"]]
     assert f"{low:+.2f} to {high:+.2f}" in shown.to_text()
-    assert (f"with 3 x 5 runs on all examples its importance is {low:+.2f}" in marked(shown.answers[1].lead)) != kept
+    assert (f"with 3 x 5 runs on all examples its importance is {low:+.2f}" in marked(shown.answers[1].lead)) == (
+        effect < 9
+    )
     assert marked(shown.answers[2].lead) == "Not tried."
 
 

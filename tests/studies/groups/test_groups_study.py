@@ -65,8 +65,8 @@ def test_an_effect_of_combinations_alone_is_named() -> None:
     luck = 0.01 * np.random.default_rng(1).normal(size=len(rows))
     scores = np.array([0.7 + 0.05 * ((row["lr"] == "a") == (row["size"] == "c")) for row in rows]) + luck
     study = groups_study(pd.Series(range(len(rows))), scores, grouped(rows), named("accuracy"))
-    answer = str(answers(study)[2])
-    assert "Of lr, size no effect is found. Some of their combinations differ: see the pairs of groups." in answer
+    said = "Of lr, size no effect is found. Some of their combinations differ: see the pairs of groups."
+    assert said in str(answers(study)[2])
 
 
 def test_each_group_and_what_they_have_in_common() -> None:
@@ -92,15 +92,10 @@ def test_groups_of_very_different_spread_have_no_luck_in_common() -> None:
     assert study_of({"a": wide, "b": wide}).luck > 0
 
 
-def test_a_single_pair_has_its_difference_in_the_headline() -> None:
-    study = study_of({"a": [0.82, 0.80, 0.81], "b": [0.72, 0.70, 0.71]})
-    assert headline(study) == "model=a is better than model=b by 10.0 points."
-
-
-def test_smaller_is_better() -> None:
+def test_smaller_is_better_and_a_single_pair_has_its_difference_in_the_headline() -> None:
     study = study_of({"a": [0.1, 0.2, 0.15], "b": [1.1, 1.2, 1.15]}, metric="rmse")
-    assert study.groups["group"].tolist() == ["model=a", "model=b"]
     assert study.groups["verdict"].tolist() == ["best", "better"]
+    assert headline(study) == "model=a is better than model=b by 1.000."
 
 
 def test_groups_of_one_or_two_runs_are_not_compared_and_need_three() -> None:
@@ -164,7 +159,7 @@ def test_what_distinguishes_no_groups_and_moves_the_score_withholds_the_verdict(
     rows = [{"lr": rate, "batch": size, "seed": seed} for rate in "ab" for size in "xy" for seed in range(4)]
     luck = 0.01 * np.random.default_rng(1).standard_normal(16)
     hidden = groups_study(*_by_rate(rows, 0.7 + luck + np.tile(np.repeat([0, 0.1], 4), 2)))
-    assert (hidden.hidden, hidden.pairs.empty) == (("params.batch",), True)
+    assert (hidden.hidden, hidden.pairs.empty, hidden.settings.frame.empty) == (("params.batch",), True, True)
     assert headline(hidden) == "The score also moves with batch: which group is better is not decided."
     harmless = groups_study(*_by_rate(rows, 0.7 + luck))
     assert (harmless.hidden, len(harmless.pairs)) == ((), 1)
@@ -183,10 +178,9 @@ def test_partly_shared_seeds_need_no_fewer_runs_than_two_groups_of_their_own() -
     rest = 0.004 * np.random.default_rng(2).standard_normal(16)
     rows = [{"model": model, "seed": seed + start} for model, start in (("a", 0), ("b", 4)) for seed in range(8)]
     study = seeded(rows, [0.7 + effects[int(str(row["seed"]))] + each for row, each in zip(rows, rest, strict=True)])
-    needed = study.pairs["runs_needed"].iloc[0]
     size = abs(study.pairs["difference"].iloc[0]) / study.std
     power = TTestIndPower().solve_power(size, power=0.8, alpha=0.05)
-    assert needed >= 0.8 * power
+    assert study.pairs["runs_needed"].iloc[0] >= 0.8 * power
 
 
 def test_names_that_are_a_parameter_and_a_tag() -> None:
@@ -215,7 +209,7 @@ def test_pairs_of_which_some_share_seeds_need_a_number_of_runs(seed: int) -> Non
 def pairs_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out of a study what says neither means nor verdicts: in a simulation it takes a third of the time."""
 
-    def no_settings(scores: pd.Series, _: pd.DataFrame) -> SettingsStudy:
+    def no_settings(scores: pd.Series, *_: object) -> SettingsStudy:
         return settings_study(scores, pd.DataFrame(index=scores.index))
 
     monkeypatch.setattr("mlflow_l3d.studies.groups.numbers.runs_to_settle", lambda *_: math.inf)
@@ -238,12 +232,9 @@ def test_repeated_and_crossed_seeds_claim_no_more(kind: str) -> None:
         rows = [{**row, "init_seed": str(other)} for row, (*_, other) in zip(rows, cells, strict=True)]
     ids, grouping = pd.Series(range(len(rows))), grouped(rows)
     for _ in range(40):
-        scores = []
-        for _ in range(2):
-            first, second = 0.02 * rng.standard_normal(sizes[0]), 0.02 * rng.standard_normal(sizes[1])
-            for one, other in product(*map(range, sizes)):
-                scores.append(0.8 + first[one] + (kind == "crossed") * second[other] + 0.003 * rng.standard_normal())
-        study = groups_study(ids, np.array(scores), grouping, named("accuracy"))
+        first, second = rng.standard_normal((2, sizes[0], 1)), rng.standard_normal((2, 1, sizes[1]))
+        scores = 0.8 + 0.02 * (first + (kind == "crossed") * second) + 0.003 * rng.standard_normal((2, *sizes))
+        study = groups_study(ids, scores.ravel(), grouping, named("accuracy"))
         claims.append(study.pairs["verdict"].eq("better").any())
     assert np.mean(claims) <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / 40)
 
@@ -261,11 +252,12 @@ def test_groups_that_do_not_differ(sizes: tuple[int, ...], shared: bool, studies
     rng, claims, covered = np.random.default_rng(7), [], []
     runs = [(place, at) for place, size in enumerate(sizes) for at in range(size)]
     grouping = grouped([{"model": f"{place}", "seed": f"{at + 1000 * place * (not shared)}"} for place, at in runs])
-    ids = pd.Series([f"run {at}" for at in range(len(runs))])
     for _ in range(studies):
         of_seed = shared * rng.standard_normal(30)
         luck = [(rng.gamma(6, 1, size) - 6) / math.sqrt(6) + of_seed[:size] for size in sizes]
-        study = groups_study(ids, 0.8 - 0.01 * np.concatenate(luck), grouping, named("accuracy"))
+        study = groups_study(
+            pd.Series(range(len(runs))), 0.8 - 0.01 * np.concatenate(luck), grouping, named("accuracy")
+        )
         claims.append(study.pairs["p_holm"].min() <= 0.05)
         covered += (study.groups["mean_ci_low"].le(0.8) & study.groups["mean_ci_high"].ge(0.8)).tolist()
     error = math.sqrt(0.05 * 0.95 / studies)

@@ -100,10 +100,9 @@ class GroupsStudy:
 
     def metrics(self) -> dict[str, float]:
         """Return the single numbers by name."""
-        numbers = {"group_std": self.std, "group_luck": self.luck}
         counts = {"runs": len(self.runs), "groups": len(self.groups), "pairs": len(self.pairs)}
         counts |= {"pairs_different": int(self.pairs["verdict"].eq(BETTER).sum())}
-        return known({**numbers, **counts, **self.settings.metrics()})
+        return known({"group_std": self.std, "group_luck": self.luck, **counts, **self.settings.metrics()})
 
 
 def groups_study(run_ids: pd.Series, scores: FloatArray, grouping: Grouping, metric: Metric) -> GroupsStudy:
@@ -138,11 +137,11 @@ def groups_study(run_ids: pd.Series, scores: FloatArray, grouping: Grouping, met
     few = [axis for axis in axes if is_averaged and seeds[axis[0]].nunique() <= 4]
     suspects = [hidden_settings(runs, seeds.drop(columns=axis), seeds[axis[:1]])[0] for axis in few]
     recorded = pd.concat([grouping.settings.set_axis(numbers), seeds], axis=1).loc[units[0].index]
-    if len(axes) > 1 or not frame["std"].gt(0).any():
-        recorded = recorded.iloc[:, :0]  # of crossed seeds runs have more luck in common; equal runs show none
+    if hidden or len(axes) > 1 or not frame["std"].gt(0).any():
+        recorded = recorded.iloc[:, :0]  # others move the score, crossed seeds are luck in common, equal runs show none
     short = short_names(map(str, recorded))
     studied, left_out = _studied(recorded.rename(columns=short))
-    settings = settings_study(units[0]["score"], studied)
+    settings = settings_study(units[0]["score"], studied, units[0]["group"])
     forming = [name.split(JOINED)[0] for name in varying_settings(grouping.settings)[0]]
     if len(pairs) and len(forming) == 1 and short:
         is_it = settings.frame["setting"].str.split(JOINED).str[0].eq(short[forming[0]])

@@ -13,12 +13,14 @@ import pandas as pd
 
 from mlflow_l3d.analysis.comparison.system import System
 from mlflow_l3d.analysis.importance.multiplicity import holm
-from mlflow_l3d.analysis.intervals import LEVEL, FloatArray
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, IntArray
 
 JOINED: Final = " = "
 """Between the names of settings that always change together."""
 Levels = dict[str, npt.NDArray[np.intp]]
 """Name of a setting -> level of each run, numbers from 0."""
+_Effect = tuple[int, float, float]
+_Names = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +58,8 @@ class SettingsStudy:
 
     def metrics(self) -> dict[str, float]:
         """Return the single numbers by name, for the parent run: ``setting_std/<setting>`` and its further numbers."""
-        return {
-            f"setting_{name}/{row['setting']}": float(row[name])
-            for row in self.frame.to_dict("records")
-            for name in ("std", "share", "p_holm")
-        }
+        rows, numbers = self.frame.to_dict("records"), ("std", "share", "p_holm")
+        return {f"setting_{name}/{row['setting']}": float(row[name]) for row in rows for name in numbers}
 
 
 def varying_settings(settings: pd.DataFrame) -> tuple[Levels, tuple[str, ...]]:
@@ -79,7 +78,7 @@ def varying_settings(settings: pd.DataFrame) -> tuple[Levels, tuple[str, ...]]:
     return {JOINED.join(names): levels for names, levels in found.values()}, tuple(constant)
 
 
-def settings_study(scores: npt.ArrayLike, settings: pd.DataFrame) -> SettingsStudy:
+def settings_study(scores: npt.ArrayLike, settings: pd.DataFrame, group: npt.ArrayLike | None = None) -> SettingsStudy:
     """Return which settings move the score.
 
     Parameters
@@ -88,6 +87,8 @@ def settings_study(scores: npt.ArrayLike, settings: pd.DataFrame) -> SettingsStu
         Shape (n,), nan if a run has none; such runs are left out.
     settings
         n rows, one column per setting.
+    group
+        Shape (n,): runs that vary by luck alike; None: all of them.
 
     Notes
     -----
@@ -95,26 +96,27 @@ def settings_study(scores: npt.ArrayLike, settings: pd.DataFrame) -> SettingsStu
     constants (Henderson 1953, method 3): with SS what a setting explains in addition to all others, on d degrees of
     freedom, ``E[SS] = trace(Z' M Z) s2 + d s2_residual``, where Z are its levels and M takes away what the others
     explain. On a complete grid that is the analysis of variance. Estimates below zero are 0. Whether there is any
-    effect says the F test of SS against the residual, exact for normal residuals.
+    effect says the F test of SS against its expectation by luck, exact for normal residuals of one variance. A group
+    has the variance of its own residuals, with Box's degrees of freedom (Brunner et al. 1997): of few runs that vary
+    more, the common one is too small. For two groups that is Welch's test.
     """
     values = np.asarray(scores, dtype=np.float64)
     present = np.isfinite(values)
+    groups = pd.factorize(np.zeros(len(values)) if group is None else np.asarray(group))[0][present]
     values, settings = values[present], settings[present]
     varying, constant = varying_settings(settings)
     per_run = tuple(name for name, levels in varying.items() if levels.max() + 1 == len(values))
     tested = {name: levels for name, levels in varying.items() if name not in per_run}
-    parts, residual = _variances(values - values.mean(), tested) if len(values) else ({}, math.nan)
+    parts, residual = _variances(values - values.mean(), tested, groups) if len(values) else ({}, math.nan)
     total = sum(variance for _, _, variance in parts.values() if variance > 0) + residual
     rows = []
     for name, levels in tested.items():
         degrees, p, variance = parts[name]
         means = np.bincount(levels, values) / np.bincount(levels)
         of_first = settings[name.split(JOINED)[0]]  # of several that change together
-        share = variance / total if total > 0 else math.nan
-        row = [name, len(means), math.sqrt(variance), share, degrees, p]
-        for level in (means.argmin(), means.argmax()):
-            row += [str(of_first[levels == level].iloc[0]), means[level]]
-        rows.append(row)
+        row = [name, len(means), math.sqrt(variance), variance / total if total > 0 else math.nan, degrees, p]
+        ends = [(str(of_first[levels == level].iloc[0]), means[level]) for level in (means.argmin(), means.argmax())]
+        rows.append([*row, *ends[0], *ends[1]])
     columns = ["setting", "levels", "std", "share", "degrees", "p", "lowest", "lowest_mean", "highest", "highest_mean"]
     frame = pd.DataFrame(rows, columns=columns).sort_values("std", ascending=False, ignore_index=True)
     frame["p_holm"] = holm(frame["p"].to_numpy(dtype=np.float64))
@@ -122,24 +124,39 @@ def settings_study(scores: npt.ArrayLike, settings: pd.DataFrame) -> SettingsStu
     return SettingsStudy(frame, math.sqrt(residual), per_run, constant, sentences)
 
 
-def _variances(scores: FloatArray, settings: Levels) -> tuple[dict[str, tuple[int, float, float]], float]:
+def _variances(scores: FloatArray, settings: Levels, group: IntArray) -> tuple[dict[str, _Effect], float]:
     """Return degrees of freedom, p-value and variance of each setting, given all others, and the residual variance."""
     from scipy.special import fdtrc
 
     effects = {name: np.eye(levels.max() + 1)[levels] for name, levels in settings.items()}
     every = _basis(list(effects.values()), len(scores))
     left = len(scores) - every.shape[1]
-    total = _beyond(every, scores)
+    rest = scores - every @ (every.T @ scores)
+    free = 1 - np.square(every).sum(axis=1)
     # What is left may be rounding alone: then the settings explain everything.
-    residual = max(total, 1e-24 * float(scores @ scores)) / left if left else math.nan
+    least = 1e-24 * float(scores @ scores)
+    residual = max(float(rest @ rest), least) / left if left else math.nan
+    # A group with a degree of freedom and unequal scores has a variance of its own, the others that of all.
+    is_own = (np.bincount(group, free) > 0.99) & (np.bincount(group, rest**2) > least)
+    part = np.where(is_own[group], group + 1, 0)
+    freedom = np.maximum(np.bincount(part, free), 1e-9)
+    luck = np.bincount(part, rest**2) / freedom
+    luck[0], freedom[0] = residual, left
     found = {}
     for name, effect in effects.items():
         others = _basis([each for other, each in effects.items() if other != name], len(scores))
         degrees, p, variance = every.shape[1] - others.shape[1], math.nan, math.nan
         if degrees and left:
-            explained = max(0.0, _beyond(others, scores) - total)
-            p = float(fdtrc(degrees, left, explained / degrees / residual)) if residual > 0 else math.nan
-            variance = max(0.0, (explained - degrees * residual) / _beyond(others, effect))
+            unique = effect - others @ (others.T @ effect)
+            axes = np.linalg.svd(unique, full_matrices=False)[0][:, :degrees]
+            of_groups = np.bincount(part, np.square(axes).sum(axis=1) * luck[part])
+            expected = float(of_groups.sum())
+            explained = float(np.square(axes.T @ scores).sum())
+            if expected > 0:
+                numerator = expected**2 / np.square((axes.T * luck[part]) @ axes).sum()
+                denominator = expected**2 / (of_groups**2 / freedom).sum()
+                p = float(fdtrc(numerator, denominator, explained / expected))
+            variance = max(0.0, (explained - expected) / float(np.square(unique).sum()))
         found[name] = degrees, p, variance
     return found, residual
 
@@ -150,16 +167,10 @@ def _basis(effects: Sequence[FloatArray], runs: int) -> FloatArray:
     return left[:, sizes > sizes[0] * 1e-9]
 
 
-def _beyond(basis: FloatArray, values: FloatArray) -> float:
-    """Return the sum of squares of what a basis does not explain; of a matrix over all its columns."""
-    return float(((values - basis @ (basis.T @ values)) ** 2).sum())
-
-
 def _cannot_tell(varying: Levels, degrees: Mapping[str, int], residual: float) -> Iterator[str]:
     """Yield what these runs cannot separate; `degrees` has the settings that are tested."""
-    for name in varying:
-        if JOINED in name:
-            yield f"{name.replace(JOINED, ', ')} always change together: which of them matters is not known."
+    for name in [name for name in varying if JOINED in name]:
+        yield f"{name.replace(JOINED, ', ')} always change together: which of them matters is not known."
     per_run = [name.split(JOINED)[0] for name in varying if name not in degrees]
     if per_run and degrees:
         yield f"{', '.join(per_run)}: every run has a value of its own, so what it moves is in the rest."
@@ -229,9 +240,7 @@ def systems(units: pd.DataFrame, seeds: pd.DataFrame, axis: Sequence[str]) -> di
     }
 
 
-def hidden_settings(
-    runs: pd.DataFrame, seeds: pd.DataFrame, ignored: pd.DataFrame
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def hidden_settings(runs: pd.DataFrame, seeds: pd.DataFrame, ignored: pd.DataFrame) -> tuple[_Names, _Names]:
     """Return parameters that were left out and move the score within groups, and those that change with the group.
 
     Parameters
@@ -241,28 +250,31 @@ def hidden_settings(
 
     Notes
     -----
-    The F test of groups that are divided by the parameter against groups, at 0.1 % (Bonferroni). Parameters that seeds
-    decide, if seeds occur in several runs, are luck.
+    The F test of each group that the parameter divides, all together by Fisher's method, as groups may vary
+    differently; at 0.1 % (Bonferroni). Parameters that seeds decide, if seeds occur in several runs, are luck.
     """
-    from scipy.special import fdtrc
+    from scipy.special import chdtrc, fdtrc
 
     group, moving, along = runs["group"], [], []
     seed = seeds.groupby([*seeds], sort=False).ngroup() if len(seeds.columns) else pd.Series(range(len(runs)))
     for name in map(str, ignored):
         cells = ignored.groupby([group, ignored[name]], sort=False).ngroup()
-        left = len(runs) - cells.nunique()
-        between = cells.nunique() - group.nunique()
+        total, rest = (_around(runs["score"], part, group) for part in (group, cells))
+        parts = cells.groupby(group).agg(["nunique", "size"])
+        between = parts["nunique"] - 1
+        left = parts["size"] - parts["nunique"]
         is_of_seed = len({*zip(seed, ignored[name], strict=True)}) == seed.nunique() < len(runs)
-        if not between:
+        if not between.any():
             along.append(name)
-        elif left and not is_of_seed:
-            rest, total = (_around(runs["score"], part) for part in (cells, group))
-            ratio = (total - rest) / between / max(rest / left, 1e-12 * total) if total > 0 else 0.0
-            if fdtrc(between, left, ratio) < 0.001 / len(ignored.columns):
+        elif not is_of_seed:
+            divided = (between > 0) & (left > 0) & (total > 0)
+            ratio: pd.Series = ((total - rest) / between / np.maximum(rest / left, 1e-12 * total))[divided]
+            p = np.maximum(fdtrc(between[divided], left[divided], ratio), 1e-300)
+            if chdtrc(2 * len(p), -2 * np.log(p).sum()) < 0.001 / len(ignored.columns):
                 moving.append(name)
     return tuple(moving), tuple(along)
 
 
-def _around(scores: pd.Series, part: pd.Series) -> float:
-    """Return the sum of squares of scores around the means of their parts."""
-    return float(((scores - scores.groupby(part).transform("mean")) ** 2).sum())
+def _around(scores: pd.Series, part: pd.Series, group: pd.Series) -> pd.Series:
+    """Return for each group the sum of squares of scores around the means of their parts."""
+    return ((scores - scores.groupby(part).transform("mean")) ** 2).groupby(group).sum()

@@ -155,12 +155,11 @@ def _settings_table(study: GroupsStudy) -> Table | None:
         }
         for row in study.settings.frame.to_dict("records")
     ]
-    if not rows:
-        return None
     rest = {"setting": "the rest", "std": shown(study.settings.residual_std)}
     note = (
         "A linear mixed model with a random effect for each setting. std: of that effect; share: of all variance. p: "
         "of no effect in addition to the other settings (F test), p Holm: adjusted for their number. A setting that "
         "alone forms the groups has the smallest p Holm of their pairs."
     )
-    return Table.of([*rows, dict.fromkeys(rows[0], "") | rest], note, title="Which setting moves the score")
+    title = "Which setting moves the score"
+    return Table.of([*rows, dict.fromkeys(rows[0], "") | rest], note, title=title) if rows else None

@@ -106,10 +106,8 @@ def better_seed(matrix: pd.DataFrame) -> BetterSeed:
     numbers = {"mean_rank": ranks.mean(), "mean_z": normalised(matrix.loc[ranks.index]).mean()}
     of_seeds = pd.DataFrame({**numbers, "first": ranks.eq(1).sum()}).rename_axis("seed").reset_index()
     of_seeds = of_seeds.sort_values("mean_rank", kind="stable", ignore_index=True)
-    named, left_out = (
-        tuple(map(str, names)) for names in (ranks.index, matrix.index.difference(ranks.index, sort=False))
-    )
-    seeds = tuple(map(int, matrix.columns))
+    left_out = tuple(map(str, matrix.index.difference(ranks.index, sort=False)))
+    named, seeds = tuple(map(str, ranks.index)), tuple(map(int, matrix.columns))
     return BetterSeed(named, seeds, left_out, p, w, w_low, w_high, correlation, low, high, of_seeds)
 
 
@@ -148,8 +146,7 @@ def friedman(centred: FloatArray) -> tuple[float, float]:
     sums, w = centred.sum(axis=0), kendall_w(centred)
     if tasks < 2:
         return w, math.nan
-    null = exact_squares(centred)
-    if null is not None:
+    if (null := exact_squares(centred)) is not None:
         return w, float((null >= float(sums @ sums) - 1e-9).mean())
     degrees = seeds - 1 - 2 / tasks
     return w, float(fdtrc(degrees, (tasks - 1) * degrees, (tasks - 1) * w / (1 - w))) if w < 1 - 1e-12 else 0.0
