@@ -189,8 +189,7 @@ def _ablate(client: Client, recorded: Recorded, asked: Arguments, wanted: Mappin
     notes = (f"Fewer test examples were not looked at: {why}.",) if why else ()
     parent = Parent(recorded.parent, known_document(client, run_id, names.INVESTIGATION))
     address = runs_page(client, str(recorded.parent.info.experiment_id))
-    source = replace(parent.source, run_id=run_id, address=address)
-    return Ablation(run_id, metric, frame, notes, source)
+    return Ablation(run_id, metric, frame, notes, replace(parent.source, run_id=run_id, address=address))
 
 
 def _settings(scores: Tables, answers: pd.DataFrame | None, wanted: Mapping[str, list[int] | None]) -> list[Setting]:

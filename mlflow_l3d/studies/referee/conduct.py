@@ -71,8 +71,7 @@ class Conduct:
         client = connect()
         with auxiliary_run(client, project_run, role=ROLE, title=f"referee: {source.title}", parameters={}) as run:
             content, key = json.dumps({**asdict(rules), **about}), content_key({"identity": source.identity})
-            tags = {names.REFEREE_RULES: content, names.REFEREE_KEY: key, names.STATE: "running"}
-            set_tags(client, run.run_id, tags)
+            set_tags(client, run.run_id, {names.REFEREE_RULES: content, names.REFEREE_KEY: key, names.STATE: "running"})
             recorder = SessionRecorder(client, client.get_run(run.run_id))
             conduct = cls(source, recorder)
             with recorder.held():
