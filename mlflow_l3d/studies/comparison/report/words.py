@@ -95,8 +95,14 @@ def size(comparison: Comparison, value: float) -> str:
 def change(comparison: Comparison, value: float, sign: str = "+") -> str:
     """Return a difference with its sign."""
     unit = unit_of(comparison.metric)
-    digits = max(unit.digits(each.spread.error) for each in comparison.differences)
-    return unit.written(unit.scale * value, digits, sign)
+    return unit.written(unit.scale * value, digits(comparison), sign)
+
+
+def digits(comparison: Comparison) -> int:
+    """Return the number of decimals of differences, by their errors; one that is claimed does not round to 0."""
+    claimed = (limits(pair)[0] for pair in judged(comparison) if pair.verdict not in (UNDECIDED, EQUIVALENT))
+    errors = (each.spread.error for each in comparison.differences)
+    return max(map(unit_of(comparison.metric).digits, [*map(abs, claimed), *errors]))
 
 
 def effect_text(comparison: Comparison) -> str:
@@ -172,8 +178,7 @@ def headline(comparison: Comparison) -> str:
 def answers(comparison: Comparison) -> tuple[Answer, Answer, Answer]:
     """Return the three questions that the report opens with, answered in plain words."""
     lead = leading(comparison)
-    one = nearest_pair(comparison) or comparison.differences[0]
-    opened = _open(comparison), *advice_on(one).sentences
+    opened = _open(comparison), *advice_on(nearest_pair(comparison) or comparison.differences[0]).sentences
     return (
         Answer("Could it be luck?", "", (_luck(comparison, lead),)),
         Answer("Would one run show it?", "", (_one_run(comparison, lead),)),
