@@ -226,8 +226,7 @@ def _worse(answer: CureAnswer) -> str:
 
 def percent_text(share: float) -> str:
     """Return a share in %, with as many digits as tell it from 100."""
-    digits = next((each for each in range(6) if round(100 * share, each) != 100), 0)
-    return points(share, digits)
+    return points(share, next((each for each in range(6) if round(100 * share, each) != 100), 0))
 
 
 def achieved(each: Verified, answer: CureAnswer) -> str:
