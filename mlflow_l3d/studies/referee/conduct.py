@@ -22,7 +22,7 @@ from mlflow_l3d.studies.referee.numbers.session import Course, Session, SystemRe
 from mlflow_l3d.studies.referee.record import ROLE, RefereeSession, SessionRecorder
 from mlflow_l3d.studies.referee.source import Candidate, check_baseline, check_scores
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.auxiliary import auxiliary_run
+from mlflow_l3d.tracking.auxiliary import auxiliary_run, end_abandoned
 from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.pages import runs_page
 from mlflow_l3d.tracking.parent import log_metrics, log_results, set_tags
@@ -125,6 +125,7 @@ class Conduct:
         """
         self._spent = 0
         with entry_point(), self.recorder.held():
+            end_abandoned(self.recorder.client)
             self.session = self.recorder.session()
             if isinstance(self.source, GoldenSource):
                 champion = self.session.champion

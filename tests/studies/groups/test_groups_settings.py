@@ -62,15 +62,13 @@ def test_what_cannot_be_separated_is_said():
     nested = settings_study(scores, GRID.assign(family=GRID["seed"] // 2))
     assert np.isnan(row(nested, "family")["p"])
     assert "family: seed decides it" in nested.cannot_tell[0]
-    few = GRID.iloc[[0, 1, 3]]
-    saturated = settings_study(scores[:3], few)
+    saturated = settings_study(scores[:3], GRID.iloc[[0, 1, 3]])
     assert np.isnan(saturated.residual_std)
     assert "as many effects as runs" in saturated.cannot_tell[-1]
 
 
 def test_runs_without_a_score_are_left_out_and_equal_scores_move_nothing():
-    scores = np.where(np.arange(len(GRID)) % 5 == 0, np.nan, 0.5)
-    study = settings_study(scores, GRID)
+    study = settings_study(np.where(np.arange(len(GRID)) % 5 == 0, np.nan, 0.5), GRID)
     assert study.frame["std"].tolist() == [0.0, 0.0]
     assert study.found == ()
     exact = settings_study(GRID["shots"].to_numpy(dtype=float), GRID)

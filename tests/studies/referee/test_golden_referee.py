@@ -17,6 +17,7 @@ from mlflow_l3d import Referee, cli, load, referee, seeds
 from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.evaluation.view import studies_of
+from mlflow_l3d.studies.gate.golden import GoldenRuns
 
 pytestmark = pytest.mark.slow
 
@@ -202,6 +203,27 @@ def test_bad_input_is_refused_before_anything_is_recorded(
         monkeypatch.setenv("MLFLOW_RUN_ID", run_id)  # as of mlflow run
         assert cli.main(["referee", "judge", "--candidate", "nonsense"]) == 3
         assert begun[0].client.get_run(run_id).data.tags["l3d.error"].startswith("candidate")
+
+
+class Killed(BaseException):
+    """In the place of a signal: nothing is ended."""
+
+
+def test_golden_runs_of_a_judgement_that_was_killed_at_its_end_are_ended_by_the_next(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def finish(*_: Any) -> None:
+        raise Killed
+
+    monkeypatch.setattr("mlflow_l3d.tracking.auxiliary._YOUNG_SECONDS", 0.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(GoldenRuns, "finish", finish)
+        with pytest.raises(Killed):
+            Referee.resume(executor="inline").judge(AFTER)
+    (killed,) = place.runs("tags.`l3d.role` = 'golden_runs' AND attributes.status = 'RUNNING'")
+    assert Referee.resume(executor="inline").judge(AFTER).spent == 0
+    ended = place.client.get_run(killed.info.run_id)
+    assert (ended.info.status, ended.data.tags["l3d.error"]) == ("KILLED", "Its process was killed.")
 
 
 def test_a_fresh_half_confirms_and_took_no_part_before(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
