@@ -23,7 +23,7 @@ from mlflow_l3d.report.numbers import (
     with_limits,
 )
 from mlflow_l3d.report.table import Table
-from mlflow_l3d.studies.comparison.report.words import advice_on, digits, oriented
+from mlflow_l3d.studies.comparison.report.words import advice_on, change, oriented
 
 
 def direction_sentence(comparison: Comparison) -> str:
@@ -35,7 +35,7 @@ def direction_sentence(comparison: Comparison) -> str:
 def difference_table(comparison: Comparison) -> Table:
     """Return every pair on every task, and over tasks: means, difference, intervals, p-values, verdict."""
     unit, rows = unit_of(comparison.metric), []
-    change = partial(unit.change, digits=max(2, digits(comparison)))
+    shown = partial(change, comparison, least=2)
     pairs: list[Difference | TaskMean] = [*comparison.differences, *comparison.over_tasks]
     for pair in pairs:
         one = pair if isinstance(pair, Difference) else pair.found
@@ -46,13 +46,13 @@ def difference_table(comparison: Comparison) -> Table:
             **_who(pair),
             "pair": f"{first} - {second}",
             "means": " - ".join([*map(unit.text, pair.means)][::turn]) if isinstance(pair, Difference) else MISSING,
-            f"difference ({unit.short})": change(difference),
-            percent(comparison.level): between(low, high, change),
+            f"difference ({unit.short})": shown(difference),
+            percent(comparison.level): between(low, high, shown),
             "p": probability(one.p),
         }
         if len(comparison.differences) > 1:
             low, high = joint if isinstance(pair, Difference) else (math.nan, math.nan)
-            row |= {"all together": between(low, high, change), "p adjusted": probability(pair.p_adjusted)}
+            row |= {"all together": between(low, high, shown), "p adjusted": probability(pair.p_adjusted)}
         rows.append({**row, "verdict": verdict})
     examples = " and of the test examples" if all(each.spread.examples for each in comparison.differences) else ""
     note = f"{direction_sentence(comparison)} Intervals count the luck of every factor{examples}."

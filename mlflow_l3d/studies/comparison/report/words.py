@@ -92,17 +92,12 @@ def size(comparison: Comparison, value: float) -> str:
     return unit_of(comparison.metric).size(value, change(comparison, value, ""))
 
 
-def change(comparison: Comparison, value: float, sign: str = "+") -> str:
-    """Return a difference with its sign."""
+def change(comparison: Comparison, value: float, sign: str = "+", least: int = 1) -> str:
+    """Return a difference with its sign and decimals by the errors, `least` or more: no claimed one rounds to 0."""
     unit = unit_of(comparison.metric)
-    return unit.written(unit.scale * value, digits(comparison), sign)
-
-
-def digits(comparison: Comparison) -> int:
-    """Return the number of decimals of differences, by their errors; one that is claimed does not round to 0."""
-    claimed = (limits(pair)[0] for pair in judged(comparison) if pair.verdict not in (UNDECIDED, EQUIVALENT))
-    errors = (each.spread.error for each in comparison.differences)
-    return max(map(unit_of(comparison.metric).digits, [*map(abs, claimed), *errors]))
+    claimed = (pair for pair in judged(comparison) if pair.verdict not in (UNDECIDED, EQUIVALENT))
+    sizes = [*(abs(limits(pair)[0]) for pair in claimed), *(each.spread.error for each in comparison.differences)]
+    return unit.written(unit.scale * value, max(least, *map(unit.digits, sizes)), sign)
 
 
 def effect_text(comparison: Comparison) -> str:
