@@ -278,12 +278,19 @@ def test_a_point_that_another_process_is_at_is_waited_for_when_all_others_are_do
     place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     attempts, opened, lock = list[int](), PointStudy.open, FileLock(tmp_path / "lock", thread_local=False)
+    is_held = threading.Event()
+
+    def hold() -> None:
+        with lock:
+            is_held.set()
+            threading.Event().wait(0.3)
 
     def open_point(point: PointStudy, *arguments: Any) -> Any:
         attempts.append(point.number)
         if attempts == [0]:
-            threading.Timer(0.3, lock.release).start()
-            raise BusyError("at the same work", FileLock(lock.acquire().lock.lock_file))
+            threading.Thread(target=hold).start()
+            is_held.wait()
+            raise BusyError("at the same work", FileLock(lock.lock_file))
         assert point.number or not lock.is_locked
         return opened(point, *arguments)
 
