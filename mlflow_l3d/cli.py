@@ -59,7 +59,7 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise one line about a mistake, as for every other mistake."""
         verb = self.prog.removeprefix("mlflow-l3d").strip()
-        raise _UsageError(f"{verb}{': ' * bool(verb)}{message} (see {self.prog} --help)")
+        raise _UsageError(f"{verb}{': ' if verb else ''}{message} (see {self.prog} --help)")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
@@ -89,9 +89,9 @@ def parser(words: Sequence[str] = (), *, everything: bool = False) -> argparse.A
     for name, verb in verbs().items():
         sub = subparsers.add_parser(
             name,
-            usage=" ".join([f"mlflow-l3d {name}", *_words(verb), *["[--NAME VALUE ...]"] * bool(verb.parameters)]),
-            description=f"{verb.question} " * bool(verb.question)
-            + f"{verb.description[:1].upper()}{verb.description[1:]}{'.' * (not verb.description.endswith('.'))}",
+            usage=" ".join([f"mlflow-l3d {name}", *_words(verb), *(["[--NAME VALUE ...]"] if verb.parameters else [])]),
+            description=(f"{verb.question} " if verb.question else "")
+            + f"{verb.description[:1].upper()}{verb.description[1:]}{'' if verb.description.endswith('.') else '.'}",
             epilog=_epilog(verb, everything=everything),
             formatter_class=partial(_HelpFormatter, max_help_position=31),
             allow_abbrev=False,
@@ -124,7 +124,7 @@ def parser(words: Sequence[str] = (), *, everything: bool = False) -> argparse.A
 def _words(verb: Verb) -> list[str]:
     """Return the positional arguments of a command, for its usage line."""
     first = verb.first.removeprefix("parent_").removesuffix("_id").upper()
-    return [*map(str.upper, verb.words)] or [f"[{first}]"] * bool(first)
+    return [*map(str.upper, verb.words)] or ([f"[{first}]"] if first else [])
 
 
 def _epilog(verb: Verb, *, everything: bool) -> str:
@@ -146,7 +146,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     previous = {signal.SIGTERM: signal.signal(signal.SIGTERM, _terminate)}
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         previous[signal.SIGINT] = signal.signal(signal.SIGINT, _terminate)
-    hook, sys.unraisablehook = sys.unraisablehook, partial(_repeat_interrupt, sys.unraisablehook)
+    hook = sys.unraisablehook
+    sys.unraisablehook = partial(_repeat_interrupt, sys.unraisablehook)
     try:
         failed = next((verbs()[word].failed for word in words if word in verbs()), None)
         options = _parse(words)
@@ -215,12 +216,14 @@ def _set_command(options: argparse.Namespace, command: str) -> None:
 
 def _unknown_option(rest: Sequence[str], options: argparse.Namespace) -> ParameterError:
     """Return the error for an unknown option, which often is one of a command without --, or a hyperparameter."""
-    verb, (option, _, value) = verbs()[options.verb], (word := rest[0]).partition("=")
-    name, typed = option.removeprefix("--").replace("-", "_"), str(getattr(options, verb.first, ""))
+    verb = verbs()[options.verb]
+    option, _, value = (word := rest[0]).partition("=")
+    name = option.removeprefix("--").replace("-", "_")
+    typed = str(getattr(options, verb.first, ""))
     if not word.startswith("-") or (typed.endswith(".py") and "command" in verb.parameters):
-        fix = f"One command takes one {verb.first.replace('_', ' ')}: repeat it with {word}." * bool(verb.first)
+        fix = f"One command takes one {verb.first.replace('_', ' ')}: repeat it with {word}." if verb.first else ""
         if "command" in verb.parameters and (shutil.which(typed) or {*f"{typed}.{word}".split(".")} & {"py", "sh"}):
-            python = "python " * typed.endswith(".py")
+            python = "python " if typed.endswith(".py") else ""
             command = python + shlex.join([typed, *rest]) if python or "{" in "".join(rest) else "COMMAND"
             fix = f"Write a command behind --: mlflow-l3d {verb.name} -- {command}"
         return ParameterError("option", repr(word), "belongs to no parameter", fix)

@@ -42,6 +42,7 @@ def test_every_input_and_output_of_the_action_is_used() -> None:
     assert used == {"measure.outputs.status", "measure.outputs.verdict", "upload.outputs.artifact-url"}
 
 
+@pytest.mark.slow
 def test_one_comment_is_created_then_updated(job: Job, github: GitHub) -> None:
     for at in range(100):
         github.add(f"talk {at}", "User")

@@ -285,5 +285,6 @@ class Measured:
 
 def degrees_of(variances: Sequence[float], degrees: Sequence[float]) -> float:
     """Return the degrees of freedom of a sum of variances (Welch and Satterthwaite)."""
-    total, rest = sum(variances), sum(square**2 / own for square, own in zip(variances, degrees, strict=True))
+    total = sum(variances)
+    rest = sum(square**2 / own for square, own in zip(variances, degrees, strict=True))
     return total**2 / rest if rest > 0 else min(degrees, default=math.nan)

@@ -61,7 +61,8 @@ def cells_at_once(
     """
     fitting, most = min(cache / step_bytes, memory / held_bytes), MOST_ON_CPU
     if device.startswith("cuda"):
-        fitting, most = FREE_SHARE * free_memory(device) / max(step_bytes, held_bytes), MOST_ON_GPU
+        fitting = FREE_SHARE * free_memory(device) / max(step_bytes, held_bytes)
+        most = MOST_ON_GPU
     return max(1, min(int(fitting), most))
 
 

@@ -141,7 +141,8 @@ def cell_dropout(
                 row.copy_(torch.from_numpy(stack.dropout_factors(generator, shape, probability)))
             yield factors.to(like.device)
         return
-    starts, size = [stream_seed(seed, *purpose) for seed in seeds], int(np.prod(shape))
+    starts = [stream_seed(seed, *purpose) for seed in seeds]
+    size = int(np.prod(shape))
     together = max(1, _DRAWN // (size * len(seeds)))
     for first in range(0, steps, together):
         count = min(together, steps - first)

@@ -53,7 +53,8 @@ class SearchRange:
         elif math.log10(high) - math.log10(low) < 2 - 1e-9:
             values = [low, self._rounded(math.exp((math.log(low) + math.log(high)) / 2)), high]
         else:
-            first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
+            first = math.ceil(math.log10(low) - 1e-9)
+            last = math.floor(math.log10(high) + 1e-9)
             values = [min(max(float(f"1e{power}"), low), high) for power in range(first, last + 1)]
             values = values if len(values) >= 3 else [low, *values, high]
         return tuple(sorted({self._typed(value) for value in values}))

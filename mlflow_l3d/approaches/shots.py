@@ -161,7 +161,8 @@ def check_shots(task: Task, classes: Sequence[int], shots: int, *, queries: int 
         return
     train = task.first_split.train
     for number in classes:
-        of_class, name = train[task.strata[train] == number], task.strata_names[number]
+        of_class = train[task.strata[train] == number]
+        name = task.strata_names[number]
         members(of_class, name, shots, queries=queries)
         members(of_class, name, adaptation_shots, "adaptation_shots")
 

@@ -153,7 +153,8 @@ def _row_of(w1: torch.Tensor, w2: torch.Tensor) -> tuple[torch.Tensor, torch.Ten
     sizes = [like.shape[1] * like.shape[2] for like in (w1, w2)]
     widths = [-(-size // VECTOR) * VECTOR for size in sizes]
     rows = w1.new_zeros(len(w1), sum(widths))
-    first, second = rows[:, : sizes[0]], rows[:, widths[0] : widths[0] + sizes[1]]
+    first = rows[:, : sizes[0]]
+    second = rows[:, widths[0] : widths[0] + sizes[1]]
     return rows, first.view(w1.shape), second.view(w2.shape)
 
 

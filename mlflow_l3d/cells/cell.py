@@ -68,7 +68,7 @@ class Cell:
             short = f"{short[: max(room - 1, 1)]}…"
         while len(short) > room and (letters := letters - 1):
             short = re.sub(rf"([^_+]{{{letters}}})[^_+]*", r"\1", self.factor)
-        return f"{short}{place}" + f" ({self.factor})" * (short != self.factor)
+        return f"{short}{place}" + (f" ({self.factor})" if short != self.factor else "")
 
 
 @dataclass(frozen=True, slots=True)

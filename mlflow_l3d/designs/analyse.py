@@ -227,7 +227,8 @@ def advise(design: type[Design], record: Importance, verdict: Verdict) -> Advice
     if verdict.doubt == "no_interval":
         columns = max(design.model.least_columns, 3) if design.has_columns and not design.lists else 2
         if record.rows_used < 3 or with_scores(record.table).shape[1] < columns:
-            of, rows = f" of {columns} columns" * design.has_columns, max(planned, fewest_rows(record))
+            of = f" of {columns} columns" if design.has_columns else ""
+            rows = max(planned, fewest_rows(record))
             text = f"Use at least {rows} {word}{of} with a score."
             if design.has_columns and columns > record.table.shape[1]:
                 return Advice("larger_table", text, rows, columns)
@@ -237,7 +238,9 @@ def advise(design: type[Design], record: Importance, verdict: Verdict) -> Advice
 
 
 def _more_runs(design: type[Design], record: Importance) -> Advice:
-    components, distance, word = record.components, abs(record.importance_corrected), design.words.row
+    components = record.components
+    distance = abs(record.importance_corrected)
+    word = design.words.row
     if components is None or design.planning is None:
         return Advice("unknown", "How many runs settle it is not known for this design.")
     low, high = record.corrected_interval
@@ -257,7 +260,7 @@ def _more_runs(design: type[Design], record: Importance) -> Advice:
     right = f"If the true share is near {100 * total_index_of(record.importance_corrected):.0f} %, about"
     if (same := design.needed(half_width, components, columns).rows) is not None and same <= MOST_TIMES * rows:
         same = max(same, least)
-        of = f" of {columns} columns" * design.has_columns
+        of = f" of {columns} columns" if design.has_columns else ""
         return Advice("more_rows", f"{right} {same} {word}{of} settle it (mitigation_runs={same}).", same)
     needed = design.needed(half_width, components)
     if needed.rows is not None and design.has_columns:

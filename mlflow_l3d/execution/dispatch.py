@@ -72,7 +72,8 @@ def dispatch(open_pool: Callable[[], Pool[W]], cells: Iterable[Cell], job: Job) 
 
 def _wait_for_last_words(pool: Pool[W]) -> None:
     """Wait until workers that have a call say why it ended, too: what they paid for is kept by then."""
-    until, busy = time.monotonic() + LAST_SECONDS, [worker for worker in pool.workers if worker.in_flight]
+    until = time.monotonic() + LAST_SECONDS
+    busy = [worker for worker in pool.workers if worker.in_flight]
     while busy and time.monotonic() < until:
         for worker, message in pool.events(LOOK_SECONDS):
             if worker in busy and isinstance(message, L3DError | Ended):

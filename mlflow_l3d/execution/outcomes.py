@@ -260,7 +260,8 @@ def _answers(name: str, values: Any, lowest: int, task: Task) -> npt.NDArray[Any
     """Return classes, of which `lowest` is the first that is allowed, as int64, and all else as its form holds it."""
     if not task.form.has_classes:
         return task.form.labels(values) if name == "labels" else task.form.predictions(values)
-    numbers, classes = _column(name, np.asarray(values), "iu", "integers"), len(task.class_names)
+    numbers = _column(name, np.asarray(values), "iu", "integers")
+    classes = len(task.class_names)
     if len(numbers) and not lowest <= int(numbers.min()) <= int(numbers.max()) < classes:
         raise ValueError(f"{name} go from {numbers.min()} to {numbers.max()}, allowed is {lowest} to {classes - 1}")
     return numbers.astype(np.int64, copy=False)

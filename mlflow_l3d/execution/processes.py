@@ -120,7 +120,8 @@ class ProcessPool(Pool[ProcessWorker]):
 
     def __init__(self, job: Job, workers: int | None, _options: Mapping[str, Value]) -> None:
         super().__init__(workers or default_workers(job.device))
-        self._pickled, self._devices = pickled(job, "processes"), places(job.device)
+        self._pickled = pickled(job, "processes")
+        self._devices = places(job.device)
 
     def start(self) -> ProcessWorker:
         """Start a process."""
@@ -202,7 +203,9 @@ class PoolExecutor:
     def __init__(self, *, job: Job, workers: int | None = None, options: Mapping[str, Value] | None = None) -> None:
         if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
             raise ParameterError("workers", workers, "must be a positive number, or auto")
-        self._job, self._workers, self._given = job, workers, complete(self.options, options)
+        self._job = job
+        self._workers = workers
+        self._given = complete(self.options, options)
 
     def run(self, cells: Iterable[Cell]) -> Generator[Outcome, None, None]:
         """Run the cells, and yield outcomes as they come in; errors as of every executor."""

@@ -188,7 +188,8 @@ def _difference(job: Job) -> str:
     here = {**job.approach.numerics(job.device), **job.approach.dependencies(job.hyperparameters, job.model)}
     expected = dict(job.numerics)
     if job.model_revision:
-        here["model"], expected["model"] = job.approach.model_revision(job.model), job.model_revision
+        here["model"] = job.approach.model_revision(job.model)
+        expected["model"] = job.model_revision
     differing = {name: value for name, value in here.items() if expected.get(name, value) != value}
     differ = ", ".join(f"{name} is {value}, not {expected[name]}" for name, value in differing.items())
     return f"what it has is not what the keys of the cells say: {differ}" if differ else ""

@@ -47,7 +47,8 @@ def _count(labels: Numbers, predictions: Numbers, classes: int = 0) -> _Counts:
     if classes > DENSE_CLASSES:
         occurring_classes = np.unique(np.concatenate((labels, predictions[predictions != UNPARSED])))
         predictions = np.where(predictions == UNPARSED, UNPARSED, np.searchsorted(occurring_classes, predictions))
-        labels, classes = np.searchsorted(occurring_classes, labels), len(occurring_classes)
+        labels = np.searchsorted(occurring_classes, labels)
+        classes = len(occurring_classes)
     counts = np.bincount(labels * (classes + 1) + predictions + 1, minlength=classes * (classes + 1))
     table = counts.reshape(classes, classes + 1)
     answered = table.sum(axis=0)

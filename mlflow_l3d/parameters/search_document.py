@@ -191,7 +191,8 @@ def is_search_document(values: Mapping[str, Any]) -> bool:
 
 def well_formed(document: Mapping[str, Any]) -> bool:
     """Return whether a document has our schema, and its parts have the types that they should."""
-    searched_on, settings = document.get("searched_on", []), document.get("settings", {})
+    searched_on = document.get("searched_on", [])
+    settings = document.get("settings", {})
     return (
         document.get("schema") == SCHEMA
         and is_search_document(document)

@@ -160,7 +160,8 @@ class Case:
 
     def next_index(self) -> int | None:
         """Return the number of the next seed: a new one if few are remembered, else the oldest; None if all are run."""
-        past, label = self.record.runs.get("", {}), self.requirement.label if self.values else self.record.against
+        past = self.record.runs.get("", {})
+        label = self.requirement.label if self.values else self.record.against
         base = self.record.runs.get(label, {}) if label != self.recorded else {}
         new = base or (count(self.record.fresh) if len(past) < MOST else ())
         order = [(index for index in new if index not in past), (index for index in past if not base or index in base)]
@@ -234,8 +235,10 @@ class Case:
 
     def summary(self, verdict: str, needed: float) -> dict[str, Any]:
         """Return verdict and numbers, for JSON; unknown numbers are None."""
-        texts, misses = ["its remembered runs were damaged"] if self.record.is_damaged else [], False
-        names, remembered = ("estimate", "low", "high", "fails", "fails_needed", "passes", "passes_needed"), 0
+        texts = ["its remembered runs were damaged"] if self.record.is_damaged else []
+        misses = False
+        names = ("estimate", "low", "high", "fails", "fails_needed", "passes", "passes_needed")
+        remembered = 0
         numbers = dict.fromkeys(names, math.nan)
         if self.values:
             values, others = self._scores()

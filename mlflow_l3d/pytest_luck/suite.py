@@ -125,7 +125,8 @@ class Suite:
         if marker is None or self.config.getoption("setuponly", False):
             return None
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-        record, label = self.memory.read(item.nodeid), self.config.getoption("l3d_record")
+        record = self.memory.read(item.nodeid)
+        label = self.config.getoption("l3d_record")
         case = Case(record, *_limits(marker), self.alpha, self.checks, label)
         for report in self._reports(item, nextitem, case):
             item.ihook.pytest_runtest_logreport(report=report)
@@ -229,7 +230,8 @@ class Suite:
             try:
                 write_suite(summary, self.memory.folder.parent)
             except L3DError as error:
-                self.trouble, session.exitstatus = str(error), session.exitstatus or pytest.ExitCode.TESTS_FAILED
+                self.trouble = str(error)
+                session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Write one line per case."""
@@ -254,7 +256,8 @@ def _add(
         case.add(index, value, luck.requirement or Requirement(case.rate, is_rate=True))
         case.check_runs(needed)
     except ValueError as problem:
-        report.outcome, report.longrepr = "failed", f"{problem} (seed {luck.seed}){failure}"
+        report.outcome = "failed"
+        report.longrepr = f"{problem} (seed {luck.seed}){failure}"
         return "error"
     return None
 
@@ -263,7 +266,8 @@ def _phase(
     item: pytest.Item, when: Literal["setup", "call", "teardown"], **arguments: Any
 ) -> tuple[pytest.TestReport, BaseException | None]:
     """Run one part of a test as pytest does; return its report, and the exception if there was one."""
-    hook, leaving = getattr(item.ihook, f"pytest_runtest_{when}"), (pytest.exit.Exception, KeyboardInterrupt)
+    hook = getattr(item.ihook, f"pytest_runtest_{when}")
+    leaving = (pytest.exit.Exception, KeyboardInterrupt)
     call = pytest.CallInfo.from_call(lambda: hook(item=item, **arguments), when=when, reraise=leaving)
     report: pytest.TestReport = item.ihook.pytest_runtest_makereport(item=item, call=call)
     return report, call.excinfo.value if call.excinfo else None

@@ -213,7 +213,7 @@ def _point(x: float, y: float) -> Markup:
 
 def dot(x: float, y: float, words: str, *, radius: float = 3.5, run: str = "", hollow: bool = False) -> Markup:
     """Return a dot at a place in per cent and a height in pixels; `run` is the number by which the script finds it."""
-    return _DOT.format(" hollow" * hollow, run, *map(short, (x, y, radius)), words)
+    return _DOT.format(" hollow" if hollow else "", run, *map(short, (x, y, radius)), words)
 
 
 def drawn_line(kind: str, start: float, end: float, top: float, bottom: float) -> Markup:

@@ -165,7 +165,8 @@ def fragile_examples(
     for row in worst.head(MOST_EXAMPLES).to_dict("records"):
         votes = [*row["votes"], *[0] * (len(names) - len(row["votes"]))]
         shown = [*zip(votes, names, strict=False), *([(int(row["unparsed"]), "no class")] if row["unparsed"] else [])]
-        label, name = int(row["label"]), re.sub(r"[^\w-]", "-", str(row["example_id"]))
+        label = int(row["label"])
+        name = re.sub(r"[^\w-]", "-", str(row["example_id"]))
         rows.append(
             {
                 "id": shorten(str(row["example_id"] + 1 if are_rows else row["example_id"]), 40),

@@ -190,7 +190,7 @@ def counted(number: int, what: str) -> str:
 
 def listed(names: Sequence[str], word: str = "and") -> str:
     """Return names as a sentence has them, as in ``a, b and c``."""
-    return ", ".join(names[:-1]) + f" {word} " * (len(names) > 1) + names[-1]
+    return ", ".join(names[:-1]) + (f" {word} " if len(names) > 1 else "") + names[-1]
 
 
 def metric_text(metric: Metric) -> str:

@@ -147,7 +147,7 @@ class Document:
         rest = self.notes if self.remarks is None else self.remarks
         details = [line for text in self.lines for line in wrap(text, split_words=False)]
         parts = [answers, details, self.short_table or self.table, [""], steps, *rest]
-        return document(self.headline or self.title, [self.legend] * bool(self.legend), parts)
+        return document(self.headline or self.title, [self.legend] if self.legend else [], parts)
 
     def description(self, *more: str, first: int = 0) -> str:
         """Return headline, answers and more as Markdown, for the description of a run in MLflow's UI.

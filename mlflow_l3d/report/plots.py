@@ -62,7 +62,8 @@ def score_strip(
     """
     unit = unit_of(metric)
     values, spread = unit.scale * scores, unit.scale * std
-    shown, mean = partial(unit.written, digits=unit.digits(std)), float(values.mean())
+    shown = partial(unit.written, digits=unit.digits(std))
+    mean = float(values.mean())
     ends = f"{shown(float(values.min()))} to {shown(float(values.max()))}, mean {shown(mean)}"
     html = strip(
         values,
@@ -127,8 +128,10 @@ def strip(
     are_dots = as_dots(scores)
     parts += [] if are_dots else _columns(axis, width, bins, pitch, bottom)
     for at in np.argsort(scores, kind="stable") if are_dots else ():
-        x, y = axis.at(scores[at] if dot_labels else axis.low + width * bins[at]), bottom - pitch * (levels[at] + 0.5)
-        told, size = f"{names[at]}: {shown(float(scores[at]))}", max(1.0, min(4.6, 0.43 * pitch))
+        x = axis.at(scores[at] if dot_labels else axis.low + width * bins[at])
+        y = bottom - pitch * (levels[at] + 0.5)
+        told = f"{names[at]}: {shown(float(scores[at]))}"
+        size = max(1.0, min(4.6, 0.43 * pitch))
         parts.append(dot(x, y, told, radius=size, run=str(at), hollow=at in hollow))
         if dot_labels:
             anchor, shift = ("start", 8) if sides[at][1] > x + 2 else ("end", -8)
@@ -243,7 +246,8 @@ def path(values: FloatArray, low: FloatArray, high: FloatArray, label: str, *, e
     def down(each: FloatArray) -> FloatArray:
         return np.asarray(80 - 80 * (np.clip(each, *ends) - ends[0]) / (ends[1] - ends[0]))
 
-    has_value, has_band = np.isfinite(values), np.isfinite(low) & np.isfinite(high)
+    has_value = np.isfinite(values)
+    has_band = np.isfinite(low) & np.isfinite(high)
     outline = [*zip(across[has_band], down(high)[has_band], strict=True)]
     outline += [*zip(across[has_band], down(low)[has_band], strict=True)][::-1]
     line = [*zip(across[has_value], down(values)[has_value], strict=True)]

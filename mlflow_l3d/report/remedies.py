@@ -101,7 +101,8 @@ def range_text(each: Range, unit: Unit, *, sign: bool = False, digits: int = 2) 
 
 def less_text(each: Prediction, unit: Unit) -> str:
     """Return how much luck a remedy leaves, or may leave if less luck is undecided, and what its mean does."""
-    before, digits = f"{unit.typical(each.std_before)}{unit.behind}", unit.digits(each.std_before)
+    before = f"{unit.typical(each.std_before)}{unit.behind}"
+    digits = unit.digits(each.std_before)
     ratio = between(each.ratio.low, each.ratio.high, partial(points, digits=0), "{} to {} %")
     mean = f"mean {range_text(each.mean_change, unit, sign=True, digits=digits)}".replace("\n", " ")
     verb = "leaves" if each.ratio.high < 1 else "may leave"
@@ -118,11 +119,12 @@ def remedy_bars(predictions: Sequence[Prediction], metric: Metric, notes: Sequen
     digits, rows, is_cut = unit.digits(std), [], False
     axis = Drawn(svg(15, "from 0 to twice the present spread", text(0, 12, "0"), text(50, 12, "now")))
     for each in predictions:
-        said, ratio = f"± {range_text(each.std, unit, digits=digits)}", Range(*(end / std for end in each.std))
+        said = f"± {range_text(each.std, unit, digits=digits)}"
+        ratio = Range(*(end / std for end in each.std))
         if math.isfinite(each.ratio.high):  # without the error of the present spread, which the remedy does not change
             said, ratio = f"± {unit.text(each.std.value, digits)}", each.ratio
             limits = between(ratio.low, ratio.high, partial(points, digits=0), "({} to {} %)")
-            said = with_limits(said, limits * (ratio.low < ratio.high)).rstrip()
+            said = with_limits(said, limits if ratio.low < ratio.high else "").rstrip()
         share, low, high = (end / 2 for end in ratio)
         is_cut |= high > 1
         rows.append(
@@ -135,13 +137,14 @@ def remedy_bars(predictions: Sequence[Prediction], metric: Metric, notes: Sequen
             }
         )
     others = any(math.isnan(each.ratio.high) and math.isfinite(each.std.high) for each in predictions)
-    note = f"Predicted from stored runs. Now {unit.typical(std)}; in brackets: % of it{', or the interval' * others}."
+    bracketed = "% of it, or the interval" if others else "% of it"
+    note = f"Predicted from stored runs. Now {unit.typical(std)}; in brackets: {bracketed}."
     ranges = [each for prediction in predictions for each in (prediction.std, prediction.mean_change)]
     if any(0 < abs(each.value) < math.inf and math.isnan(each.low) for each in ranges):
         note += " No interval: if one of two is left out, none remains to compare it with. Use mitigation_runs=3"
         note += " (crossed: investigation_runs=3, too) and golden_runs=5, or more."
     note = " ".join([note + labels_note([each.remedy for each in predictions]), *notes])
-    legend = "Dashed line: without a remedy." + " Arrow: the interval is longer." * is_cut
+    legend = "Dashed line: without a remedy." + (" Arrow: the interval is longer." if is_cut else "")
     return Table.of(rows, note, legend=legend, kind="bars", texts=frozenset({1}), kinds=("remedy",) * len(rows))
 
 
@@ -161,7 +164,11 @@ def remedy_table(predictions: Sequence[Prediction], metric: Metric, note: str) -
             "seconds": plain(each.seconds, 0 if each.seconds >= 10 else 1),
             f"overstated ({unit.short})": unit.change(each.overstatement),
             "basis": each.basis
-            + f"\n({each.reason})" * bool(each.reason and (each.basis == "unknown" or each.remedy.kind in MEASURED)),
+            + (
+                f"\n({each.reason})"
+                if each.reason and (each.basis == "unknown" or each.remedy.kind in MEASURED)
+                else ""
+            ),
         }
         for each in predictions
     ]
@@ -177,7 +184,8 @@ def remedy_front(predictions: Sequence[Prediction], std: float, metric: Metric) 
     remedies = [each for each in predictions if math.isfinite(each.std.value) and each.remedy.kind != "fix"]
     if not remedies:
         return None
-    unit, remedies = unit_of(metric), sorted(remedies, key=lambda each: (each.trainings, -each.std.value))
+    unit = unit_of(metric)
+    remedies = sorted(remedies, key=lambda each: (each.trainings, -each.std.value))
     most = max(2, remedies[-1].trainings)
     stds = unit.scale * np.array([std, *(each.std.value for each in remedies)])
     names = ["without a remedy", *(remedy_words(each.remedy, each.also) for each in remedies)]

@@ -81,7 +81,7 @@ class Answer:
 
 def few_runs(degrees: float) -> str:
     """Return that two or three runs, with so many degrees of freedom of their spread, do not know it."""
-    return " So few runs barely show how much scores vary." * bool(degrees < 3)
+    return " So few runs barely show how much scores vary." if degrees < 3 else ""
 
 
 def may_be_luck(two: str, size: str, collapsed: str = "") -> str:

@@ -101,7 +101,8 @@ def specified(
     """Call what specifies a study; approach and task may be names or objects, and a function of seeds is both."""
     if approach is None and callable(task) and not isinstance(task, type | Approach):
         metric = parameters.get("metric", "auto")
-        approach, task = SeedFunction(task, metric=metric if isinstance(metric, str) else "auto"), None
+        approach = SeedFunction(task, metric=metric if isinstance(metric, str) else "auto")
+        task = None
     subjects = {"approach": approach, "task": task}
     named = {name: value for name, value in subjects.items() if isinstance(value, str)}
     objects = {name: value for name, value in subjects.items() if name not in named}
@@ -241,8 +242,7 @@ class Study(ABC, Generic[S, K, R]):
 
 def origin(client: Client, experiment_id: str, run_id: str) -> Source:
     """Return the origin of a result in a run that is written today, with the address of its page."""
-    date = datetime.now(UTC).strftime("%Y-%m-%d")
-    return Source(run_id=run_id, address=runs_page(client, experiment_id), date=date)
+    return Source(run_id=run_id, address=runs_page(client, experiment_id), date=f"{datetime.now(UTC):%Y-%m-%d}")
 
 
 def executor_of(setup: Setup, job: Job | None = None) -> Executor:

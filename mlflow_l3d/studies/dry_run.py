@@ -142,9 +142,9 @@ def requests_text(setup: Setup, cells: int) -> str:
     texts = len(setup.task.split({name: configuration_seed(0, name, 0) for name in TASK_FACTORS}).test)
     recipe = Recipe.of(setup.hyperparameters)
     price = cells * each * texts * price_per_request(recipe, setup.task, setup.numerics, classes)
-    judges = " and those to judges" * bool(recipe.judges)
-    size = f"{counted(cells, 'run')} x {texts:,} texts{f' x {each} classes' * (each > 1)}"
-    about = f", about {price:.2g} by the given prices" * (price > 0)
+    judges = " and those to judges" if recipe.judges else ""
+    size = f"{counted(cells, 'run')} x {texts:,} texts{f' x {each} classes' if each > 1 else ''}"
+    about = f", about {price:.2g} by the given prices" if price > 0 else ""
     return f"{cells * each * texts:,} requests to {setup.model} ({size}){judges}{about}"
 
 

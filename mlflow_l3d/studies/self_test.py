@@ -69,7 +69,9 @@ def self_test(request: CellRequest, *, progress: bool) -> SelfTest:
         If the first of them fails, or has no value of the metric.
     """
     base, metric = next(iter(request.design().cells())), request.metric.name
-    unchanged, cells, changes = [*request.tested_factors, REPLICATE], [base], dict[str, str]()
+    unchanged = [*request.tested_factors, REPLICATE]
+    cells = [base]
+    changes = dict[str, str]()
     outcomes: dict[str, Outcome] = {}
     for attempt in range(TRIES):
         drawn = {name: request.redrawn(base, name, attempt) for name in unchanged}
@@ -87,7 +89,8 @@ def self_test(request: CellRequest, *, progress: bool) -> SelfTest:
             repeated = filter(sounds_like_metric, same)
             compared = {REPLICATE: (metric,), **dict.fromkeys(request.tested_factors, (metric, *repeated))}
         changes |= {name: _change(first, outcomes[cell.key], *compared[name]) for name, cell in drawn.items()}
-        unchanged, cells = [name for name in request.tested_factors if not changes[name]], []
+        unchanged = [name for name in request.tested_factors if not changes[name]]
+        cells = []
         if changes[REPLICATE] or not unchanged:
             break
     problems = [

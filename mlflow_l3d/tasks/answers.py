@@ -161,7 +161,8 @@ class Classes:
     @classmethod
     def named(cls, names: Sequence[str], labels: Collection[str] = ()) -> Classes:
         """Return the named classes; labels that are numbers, unlike the names, are their places from 0."""
-        places, tolerant = {str(place): name for place, name in enumerate(names)}, _tolerant([names])
+        places = {str(place): name for place, name in enumerate(names)}
+        tolerant = _tolerant([names])
         if labels and not any(map(plain_number, names)) and {*map(plain_number, labels)} <= {*places}:
             return cls(tuple(names), len(names), lambda text: tolerant(places.get(plain_number(text) or "", text)))
         return cls(tuple(names), len(names), tolerant)

@@ -134,7 +134,8 @@ class Task:
 
     def unlabelled(self, seeds: Mapping[str, int]) -> IntArray:
         """Return the training part of a drawn split without what a cell trains on or predicts."""
-        part, split = train_part(self.strata, len(self.strata_names), seeds, self.settings), self.split(seeds)
+        part = train_part(self.strata, len(self.strata_names), seeds, self.settings)
+        split = self.split(seeds)
         return np.setdiff1d(part, np.concatenate([split.train, split.validation, split.test]))
 
     @cached_property
@@ -187,7 +188,8 @@ def predefined_split(task: Task) -> Split:
         raise no_predefined_split(task.name, "it has no parts of its own")
     _check_own_parts(task, parts, evaluated_part(parts))
     train = _drawn(task, np.flatnonzero(parts == 0), settings.num_labelled, "own_train", least=1)
-    pool, reference = np.flatnonzero(parts == evaluated_part(parts)), np.zeros(0, dtype=np.int64)
+    pool = np.flatnonzero(parts == evaluated_part(parts))
+    reference = np.zeros(0, dtype=np.int64)
     if settings.reference_size:
         reference = _drawn(task, pool, settings.reference_size, "own_reference", least=0)
         pool = np.setdiff1d(pool, reference, assume_unique=True)
@@ -214,7 +216,9 @@ def _check_own_parts(task: Task, parts: IntArray, evaluated: int) -> None:
     labelled, most = settings.num_labelled, int(counts.sum())
     if labelled is not None and not len(counts) <= labelled <= most:
         raise ParameterError("num_labelled", labelled, f"must lie between {len(counts)} and the {most} train examples")
-    there, reference, test = int((parts == evaluated).sum()), settings.reference_size, settings.test_size
+    there = int((parts == evaluated).sum())
+    reference = settings.reference_size
+    test = settings.test_size
     if reference + (test or 1) > there:
         allowed = f"there are {there} examples in the {PARTS[evaluated]} part, with those of the reference set"
         name, asked = ("test_size", test) if test else ("reference_size", reference)
@@ -262,7 +266,8 @@ def _allotted(counts: IntArray, total: int, least: int) -> IntArray:
 
 def _held_out(task: Task, train: IntArray) -> tuple[IntArray, IntArray]:
     """Return the train examples, divided into those for training and those for validation, stratified by class."""
-    fraction, members = task.settings.validation_fraction, by_class(task.strata[train], len(task.strata_names))
+    fraction = task.settings.validation_fraction
+    members = by_class(task.strata[train], len(task.strata_names))
     # A class keeps one example to be trained on.
     spare = np.array([max(len(positions) - 1, 0) for positions in members])
     total = max(1, int(len(train) * fraction + 0.5))

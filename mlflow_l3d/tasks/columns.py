@@ -105,7 +105,8 @@ def task_from_table(name: str, table: Table, reading: kinds.Reading) -> Task:
         note = f"{len(columns)} columns of numbers are its features, which approaches that read texts see as texts"
         kind_notes = (*kind_notes, note)
     else:
-        texts, features = [check_texts(*each) for each in zip(columns, text_columns, strict=True)], None
+        texts = [check_texts(*each) for each in zip(columns, text_columns, strict=True)]
+        features = None
     choices = [check_texts(table.column(column), column, "choice_columns") for column in choice_columns]
     ids, notes = find_ids(table, name)
     are_numbered = ids is None
@@ -141,7 +142,7 @@ def _guessed(parameter: str, table: Table, taken: Sequence[str]) -> str:
         return plausible[parameter][0]
     asked = [f"--{each.replace('_', '-')} {shlex.quote(found[0])}" for each, found in plausible.items() if found]
     rest = " or ".join(map(shorten, [*(name for found in plausible.values() for name in found[1:]), *others]))
-    fix = f"Add {' '.join(asked)}{f', or name {rest}' * bool(rest)}." if plausible[parameter] else ""
+    fix = f"Add {' '.join(asked)}{f', or name {rest}' if rest else ''}." if plausible[parameter] else ""
     if parameter == "label_column":
         raise no_column(parameter, kinds.USUAL.label_column, table.names, fix)
     allowed = f"no column has a name that is known; there are {', '.join(map(shorten, table.names))}"

@@ -32,7 +32,10 @@ def fingerprint(task: Task) -> str:
     ids carry their kind, so that 1 and "1" differ. A classification task without parts has the fingerprint that it
     had before there was anything else.
     """
-    digest, labels, ids, parts = hashlib.sha256(), task.labels, task.example_ids, task.parts
+    digest = hashlib.sha256()
+    labels = task.labels
+    ids = task.example_ids
+    parts = task.parts
     textual_ids = ids.dtype.kind != "i"
     sizes = {"columns": len(task.texts), "examples": len(labels)}
     header: dict[str, Any] = {"version": 1, **sizes, "textual_ids": textual_ids}

@@ -180,7 +180,7 @@ def _size_notes(task: Task) -> Iterator[str]:
     ):
         wanted = -(-DEFAULT_SIZE // len(taken))
         if requested is None and taken.min() < wanted:
-            few = f": {_few(task, taken, wanted)} ({wanted} per class would be needed)" * task.form.has_classes
+            few = f": {_few(task, taken, wanted)} ({wanted} per class would be needed)" if task.form.has_classes else ""
             yield f"{taken.sum():,} {part} examples {done} instead of the default {DEFAULT_SIZE:,}{few}"
     rare = np.flatnonzero(hardly_tested(drawn.test)).tolist() if task.form.has_class_names else []
     if 0 < len(rare) < len(drawn.test) - 1:
@@ -194,4 +194,4 @@ def _few(task: Task, taken: IntArray, wanted: int) -> str:
     """Return "class x has n" for up to four of the classes that have too few, the smallest first."""
     order = [label for label in np.argsort(taken, kind="stable").tolist() if taken[label] < wanted]
     texts = [f"class {task.strata_names[label]} has {taken[label]}" for label in order[:4]]
-    return ", ".join([*texts, *[f"and {len(order) - 4} more"] * (len(order) > 4)])
+    return ", ".join([*texts, *([f"and {len(order) - 4} more"] if len(order) > 4 else [])])

@@ -220,7 +220,9 @@ def check_settings(settings: SplitSettings) -> None:
             raise ParameterError(parameter, asked, "must be at least 1, or auto")
     if settings.reference_size < 0:
         raise ParameterError("reference_size", settings.reference_size, "must be at least 0, which is none")
-    selections, parts, sources = ("fixed", "label_selection"), ("test", "validation"), ("drawn", "own")
+    selections = ("fixed", "label_selection")
+    parts = ("test", "validation")
+    sources = ("drawn", "own")
     for parameter, choices in (("test_selection", selections), ("evaluated", parts), ("source", sources)):
         if (value := getattr(settings, parameter)) not in choices:
             raise unknown_name(parameter, value, choices)

@@ -88,7 +88,7 @@ class Table:
     def select(self, keep: npt.NDArray[np.bool_], what: str) -> Table:
         """Return the table with the rows to keep, shape (n,), and with a note on how many rows were left out."""
         rows = np.arange(len(keep)) if self.rows is None else self.rows
-        notes = (*self.notes, f"left out {(count := int((~keep).sum())):,} row{'s' * (count != 1)} {what}")
+        notes = (*self.notes, f"left out {(count := int((~keep).sum())):,} row{'s' if count != 1 else ''} {what}")
         return replace(self, rows=rows[keep], notes=notes, parts=None if self.parts is None else self.parts[keep])
 
     def without_gaps(self, columns: Sequence[str], most: float = 0.05) -> Table:
@@ -106,7 +106,7 @@ class Table:
         gaps = pd.DataFrame({name: self.column(name).map(blank).astype(bool) for name in columns})
         rows_without = {name: gap.index[gap].tolist() for name, gap in gaps.items() if gap.any()}
         listed = "; ".join(
-            f"{len(rows)} without {str(name).strip()} (row {str(rows[:20])[1:-1]}{', ...' * (len(rows) > 20)})"
+            f"{len(rows)} without {str(name).strip()} (row {str(rows[:20])[1:-1]}{', ...' if len(rows) > 20 else ''})"
             for name, rows in rows_without.items()
         )
         empty = gaps.any(axis=1).to_numpy()
@@ -240,7 +240,7 @@ def repeated_texts(task: Task, columns: Sequence[str]) -> Iterator[str]:
     if len(shared):
         yield (
             f"{task.name}: {once} more than once, in {shared['size'].sum():,} of {len(task):,} rows"
-            f"{f' ({two:,} of them with different labels)' * bool(two)}: "
+            f"{f' ({two:,} of them with different labels)' if two else ''}: "
             "the same text may be trained on and tested on. "
             f"Keep one of each, in pandas: data = data.drop_duplicates({columns})"
         )

@@ -258,9 +258,11 @@ def _unreachable(uri: str, error: Exception) -> L3DError:
     elif "not in a valid JSON format" in text:
         allowed, fix = STRANGER
     else:
-        allowed, fix = f"this store cannot be used ({text[:200]})", "Mend that and try again, or set another address."
+        allowed = f"this store cannot be used ({text[:200]})"
+        fix = "Mend that and try again, or set another address."
         if uri.startswith("http"):
-            allowed, fix = f"no tracking server answers there ({text[:200]})", "Start it, or set another address."
+            allowed = f"no tracking server answers there ({text[:200]})"
+            fix = "Start it, or set another address."
     return ParameterError("MLFLOW_TRACKING_URI", uri, allowed, fix)
 
 

@@ -167,7 +167,8 @@ def recovered_trials(
 
     `on_server` are the finished trials that share its context.
     """
-    experiment_id, recovered = parents.current_experiment_id(client), Recovered()
+    experiment_id = parents.current_experiment_id(client)
+    recovered = Recovered()
     folder = _spool_folder(client, experiment_id, search_key)
     records = [record for record in read_records(folder, TrialRecord) if record.status != "FAILED"]
     for record in records:

@@ -92,7 +92,8 @@ def current_experiment_id(client: Client, project_run: str | None = None) -> str
                 f"MLFLOW_RUN_ID={project_run}: there is no such run on the tracking server. Unset the variable."
             )
         return str(run.info.experiment_id)
-    named_id, name = os.environ.get("MLFLOW_EXPERIMENT_ID"), os.environ.get("MLFLOW_EXPERIMENT_NAME")
+    named_id = os.environ.get("MLFLOW_EXPERIMENT_ID")
+    name = os.environ.get("MLFLOW_EXPERIMENT_NAME")
     if name and not named_id:
         experiment = client.get_experiment_by_name(name)
         if experiment is None:
@@ -257,5 +258,5 @@ def _code_tags(code: Path | None, project_run: str | None) -> dict[str, str]:
     tags = {names.GIT_DIRTY: str(bool(changes)).lower()} if lines else {}
     if code and not project_run:
         found_heads = {"commit": heads.get("branch.oid", ""), "branch": heads.get("branch.head", ""), "repoURL": ""}
-        tags |= {f"{_GIT}{name}": value * (not value.startswith("(")) for name, value in found_heads.items()}
+        tags |= {f"{_GIT}{name}": "" if value.startswith("(") else value for name, value in found_heads.items()}
     return tags

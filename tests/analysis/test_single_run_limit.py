@@ -33,6 +33,7 @@ def test_no_limit_is_wider_than_the_metric():
     assert single_run_limit(np.array([0.5, 0.9]), span=1.0) == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of_rows", [0.0, 0.9])
 @pytest.mark.parametrize("model", [CROSSED, NESTED])
 def test_runs_of_a_table_count_for_fewer_than_they_are(model, of_rows):
@@ -45,6 +46,7 @@ def test_runs_of_a_table_count_for_fewer_than_they_are(model, of_rows):
     assert 0.03 < exceeded(np.array(limits), rng) < 0.07
 
 
+@pytest.mark.slow
 def test_runs_of_pairs_count_for_fewer_than_they_are():
     rng = np.random.default_rng(3)
     limits = []

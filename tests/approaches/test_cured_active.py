@@ -51,6 +51,7 @@ def line(task=LINE):
     return learner, FunctionApproach(learner, name="line", version="1", factors=FACTORS)
 
 
+@pytest.mark.slow
 def test_half_of_the_examples_are_those_next_to_the_line_that_the_other_half_draws(tmp_path):
     learner, plain = line()
     job = job_of(Cured(plain, ACTIVE), LINE, tmp_path)
@@ -106,6 +107,7 @@ def test_classes_take_turns_and_the_closest_come_first():
     assert smallest_margins(scores, 4).tolist() == [1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_keeps_the_contract_around_the_head(tmp_path):
     task = handmade_task(100, num_labelled=20, test_size=16)
     check_approach(

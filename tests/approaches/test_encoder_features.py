@@ -29,6 +29,7 @@ def encoded(tmp_path_factory):
     return np.array(load(tmp_path_factory.mktemp("cache")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("columns", "pooling"), [(1, "mean"), (2, "cls")])
 def test_features_are_those_of_one_text_at_a_time(tmp_path, columns, pooling):
     texts = handmade_task(9, columns).texts

@@ -32,19 +32,16 @@ def same(found, expected):
             assert own.scores == pytest.approx(other.scores, abs=1e-5)
 
 
-def slow(*given):
-    return pytest.param(*given, marks=pytest.mark.slow)
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "task", "given"),
     [
-        slow("encoder", "handmade_task", {"epochs": 6, "early_stopping_patience": 1, "gradient_clipping": 0.5}),
+        ("encoder", "handmade_task", {"epochs": 6, "early_stopping_patience": 1, "gradient_clipping": 0.5}),
         ("encoder", "regression_task", {"epochs": 2, "gradient_accumulation": 2, "batch_size": 3}),
-        slow("encoder", "choice_task", {"epochs": 2, "gradient_checkpointing": True}),
-        slow("decoder", "handmade_task", {"epochs": 3, "selection": "last"}),
-        slow("decoder", "choice_task", {"epochs": 1}),
-        slow("gpt2", "handmade_task", {"epochs": 1, "lora_dropout": 0}),
+        ("encoder", "choice_task", {"epochs": 2, "gradient_checkpointing": True}),
+        ("decoder", "handmade_task", {"epochs": 3, "selection": "last"}),
+        ("decoder", "choice_task", {"epochs": 1}),
+        ("gpt2", "handmade_task", {"epochs": 1, "lora_dropout": 0}),
     ],
 )
 def test_cells_side_by_side_are_what_they_are_alone(model, task, given, folders, tmp_path):

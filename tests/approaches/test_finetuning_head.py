@@ -264,6 +264,7 @@ def test_a_factor_changes_what_it_feeds_for_scores_and_nothing_else(
     assert changes(opened, factor, DRAWS, monkeypatch) == FEEDS[factor]
 
 
+@pytest.mark.slow
 def test_texts_that_are_cut_are_counted_and_named(cache):
     long = " ".join(["plot"] * 20)
     texts = tuple(long if row < 9 else text for row, text in enumerate(TASK.texts[0]))

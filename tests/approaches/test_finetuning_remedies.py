@@ -217,6 +217,7 @@ def test_a_soup_that_is_no_better_than_a_constant_begins_again(cache):
     assert max(check_restarts(sessions, 12)) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lora", [{"trainable": "full"}, {"trainable": "lora", "lora_cells": 2}])
 def test_a_model_that_is_no_better_than_a_constant_begins_again(lora, folders, tmp_path):
     given = {**lora, "epochs": 1, "learning_rate": 1e-6, "max_length": 16}
@@ -224,6 +225,7 @@ def test_a_model_that_is_no_better_than_a_constant_begins_again(lora, folders, t
     assert max(check_restarts(sessions, 4)) > 0
 
 
+@pytest.mark.slow
 def test_a_cell_begins_again_alone_as_among_others_and_callbacks_hear_one_training(cache):
     hyperparameters = {**COLLAPSING, "epochs": 2, "restarts": 2, "soup": 2}
     check_approach(Finetuning(), TASK, hyperparameters=hyperparameters, cache=cache, configurations=8, tolerance=1e-5)

@@ -37,9 +37,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     return tiny_model(tmp_path_factory.mktemp("tiny"), CHAT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "given",
-    [pytest.param({"temperature": 2.0}, marks=pytest.mark.slow), {"shots": 0, "calibration": "batch"}],
+    [{"temperature": 2.0}, {"shots": 0, "calibration": "batch"}],
     ids=["score", "zero-shot"],
 )
 def test_keeps_the_contract_of_an_approach(model: str, tmp_path: Path, given: dict[str, Any]) -> None:

@@ -283,7 +283,8 @@ def test_nothing_is_paid_twice_and_neither_key_nor_prompt_is_kept(server, tmp_pa
         assert secret.decode() not in caplog.text
 
 
-@pytest.mark.parametrize("last", [0.2, pytest.param(7.0, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("last", [0.2, 7.0])
 def test_answers_that_are_under_way_at_an_interruption_are_kept(server, tmp_path, last):
     server.delay, cells = 0.2, [cell(number) for number in range(4)]
     outcomes = ProcessExecutor(job=job(server, tmp_path, concurrency=3), workers=1).run(cells)

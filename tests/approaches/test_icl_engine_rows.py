@@ -131,6 +131,7 @@ def test_a_token_sees_the_prefix_and_its_own_way(window: int | None) -> None:
 # Results
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "shared"),
     [

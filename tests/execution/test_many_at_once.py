@@ -231,6 +231,7 @@ def test_a_worker_killed_from_outside_in_the_middle_of_a_call(tmp_path):
     assert len(worker_processes(tmp_path)) == 3
 
 
+@pytest.mark.slow
 def test_a_caller_who_is_slow_bounds_what_has_arrived(tmp_path):
     taken = []
 
@@ -247,6 +248,7 @@ def test_a_caller_who_is_slow_bounds_what_has_arrived(tmp_path):
     outcomes.close()
 
 
+@pytest.mark.slow
 def test_the_next_call_does_not_wait_for_the_caller(tmp_path):
     job = bench_job(Trouble(at_once=4, together=True), tmp_path)
     outcomes = ProcessExecutor(job=job, workers=1).run(iter(CELLS[:8]))

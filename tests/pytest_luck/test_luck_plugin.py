@@ -159,6 +159,7 @@ def test_what_is_remembered_saves_runs_and_a_drop_is_found(sessions: Sessions) -
     assert all(case["remembered"] == 0 for case in sessions.cases().values())  # what failed begins again
 
 
+@pytest.mark.slow
 def test_scores_are_compared_with_those_of_a_label_by_seed(sessions: Sessions) -> None:
     test = "@luck(runs=25)\ndef test_one(luck): {}; "
     test += "luck.score(draw(luck).gauss({}, 1)).not_worse_than('main', by=0.1)\n"
@@ -178,6 +179,7 @@ def test_scores_are_compared_with_those_of_a_label_by_seed(sessions: Sessions) -
     assert worse["requirement"] == "not worse than main by 0.1"
 
 
+@pytest.mark.slow
 def test_differences_that_miss_at_every_recorded_seed_fail(sessions: Sessions) -> None:
     test = "@luck\n@pytest.mark.parametrize('x', range(10))\n"
     test += "def test_one(luck, x): luck.score(luck.seed % 97 {}).not_worse_than('main', by=0.1)\n"
@@ -248,6 +250,7 @@ def test_rest():
     assert lines[2].startswith("- failed: test_it.py::test_")
 
 
+@pytest.mark.slow
 def test_a_suite_that_cannot_fail_is_not_green(sessions: Sessions) -> None:
     sessions.write("@luck(runs=3)\n@pytest.mark.parametrize('x', range(9))\ndef test_one(x): assert 0\n")
     assert {*sessions.verdicts("--l3d-budget", "0s").values()} == {"error"}
@@ -352,6 +355,7 @@ def test_without_the_cache_of_pytest_the_cache_of_this_package_remembers(session
     assert len(list((tmp_path / "cache").glob("pytest/*/seed-0/*.json"))) == 1
 
 
+@pytest.mark.slow
 def test_a_damaged_memory_begins_again(sessions: Sessions) -> None:
     test = "@luck\n@pytest.mark.parametrize('x', range(12))\n"
     sessions.write(test + "def test_one(luck, x): luck.score(draw(luck).random()).at_least(-9)\n")

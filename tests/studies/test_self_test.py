@@ -271,6 +271,7 @@ def test_a_command_that_prints_one_number_needs_no_name_of_it_and_takes_a_direct
     assert not GoldenSource(MlflowClient(), lower.run_id, source.identity["metric"], **started).metric.greater_is_better
 
 
+@pytest.mark.slow
 def test_a_seed_that_moves_the_split_of_a_function_is_found_before_training():
     labels = np.arange(60) % 3 == 0
 

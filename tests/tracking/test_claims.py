@@ -123,6 +123,7 @@ def test_a_recorder_is_refused_what_another_of_its_process_has_claimed_if_it_ask
     assert not too.take(SECOND, alone=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("given_back", "is_free"), [("release", False), ("leave", True)])
 def test_what_is_wanted_soon_is_waited_for(given_back, is_free, path, claim) -> None:
     mine, found = claim(), list[bool]()

@@ -114,6 +114,7 @@ def test_nobody_at_the_address() -> None:
     assert "s3cret" not in text
 
 
+@pytest.mark.slow
 def test_an_old_folder_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mlruns" / "0").mkdir(parents=True)
@@ -244,6 +245,7 @@ def test_users_are_left_out_of_addresses(uri: str, shown: str) -> None:
     assert public_uri(uri) == shown
 
 
+@pytest.mark.slow
 def test_a_working_folder_that_was_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     here = tmp_path / "here"
     here.mkdir()

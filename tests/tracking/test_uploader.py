@@ -78,6 +78,7 @@ def test_an_outage_drops_nothing(uploader: Uploader) -> None:
     assert uploader.outage_seconds == 0.0
 
 
+@pytest.mark.slow
 def test_one_thread_at_a_time_probes_a_server_that_is_away(uploader: Uploader) -> None:
     under_way, most, attempts = 0, [0], 0
     lock, first = threading.Lock(), threading.Event()
@@ -103,6 +104,7 @@ def test_one_thread_at_a_time_probes_a_server_that_is_away(uploader: Uploader) -
     assert most[0] == 1
 
 
+@pytest.mark.slow
 def test_flaky_work_is_repeated_until_done(uploader: Uploader) -> None:
     draws, lock = random.Random(1), threading.Lock()
     done: list[int] = []
@@ -140,6 +142,7 @@ def test_what_is_refused_is_kept_and_the_rest_goes_on(uploader: Uploader, caplog
     assert "secret" not in line
 
 
+@pytest.mark.slow
 def test_wait_gives_up_during_an_outage_and_the_work_is_still_there(uploader: Uploader) -> None:
     server = Server(is_away=True)
     uploader.submit("one", server.take(1))
@@ -160,6 +163,7 @@ def test_a_full_disk_of_artifacts_is_not_called_a_server(uploader: Uploader, cap
     assert caplog.messages == [f"{uploader.why} Results are kept in the spool."]
 
 
+@pytest.mark.slow
 def test_a_server_that_comes_and_goes_is_one_pair_of_lines_and_wears_patience_out(uploader, caplog) -> None:
     def restless() -> Callable[[], None]:
         attempts = iter([True, True, False])

@@ -98,7 +98,8 @@ def ranks(claims: Sequence[tuple[str, str]], names: Sequence[str]) -> dict[str, 
     A system ranks behind all that are better for certain, and before all that are worse (Al Mohamad, Goeman and
     van Zwet 2022, "Simultaneous confidence intervals for ranks", Biometrika 109).
     """
-    ahead, behind = Counter(better for better, _ in claims), Counter(worse for _, worse in claims)
+    ahead = Counter(better for better, _ in claims)
+    behind = Counter(worse for _, worse in claims)
     return {name: (1 + behind[name], len(names) - ahead[name]) for name in names}
 
 
@@ -144,7 +145,8 @@ def over_tasks(differences: npt.ArrayLike, errors: npt.ArrayLike, level: float =
     Hartung and Knapp (2001), t quantiles with T - 1 degrees of freedom, whose error is never taken below that of the
     model (Roever, Knapp and Friede 2015): few tasks say little about tasks, and the interval is as wide as that.
     """
-    values, variances = np.asarray(differences, dtype=np.float64), np.square(np.asarray(errors, dtype=np.float64))
+    values = np.asarray(differences, dtype=np.float64)
+    variances = np.square(np.asarray(errors, dtype=np.float64))
     count = len(values)
     between = _between(values, variances)
     precision = 1 / (variances + between)

@@ -117,7 +117,9 @@ def outlook(
         How many comparisons are simulated.
     """
     most = plan.looks[-1]
-    counts, runs, left = dict.fromkeys(("better", "worse", "equivalent", "undecided"), 0), 0.0, draws
+    counts = dict.fromkeys(("better", "worse", "equivalent", "undecided"), 0)
+    runs = 0.0
+    left = draws
     while left:
         now = min(left, max(1, _AT_ONCE // most))
         shift = math.sqrt(noise.of_examples) * generator.standard_normal(now)

@@ -117,7 +117,10 @@ def systems(
         start += len(each.run)
         place = each.run * np.int64(len(distinct)) + example
         order = slice(None) if (np.diff(place) > 0).all() else np.argsort(place)
-        run, example, label, guess = each.run[order], example[order], each.label[order], each.prediction[order]
+        run = each.run[order]
+        example = example[order]
+        label = each.label[order]
+        guess = each.prediction[order]
         again, runs, units, share = shares(
             metric, run, example, label, guess, runs=len(own), examples=len(distinct), classes=classes
         )
@@ -249,7 +252,9 @@ def shares(
         moved = np.concatenate([whole - without for whole, without in parts]) * (1 - 1 / sizes[run])
         return scores, run, example, moved - (np.bincount(run, moved, minlength=runs) / sizes)[run]
     # A group is the same examples in every run.
-    group, whole_scores, found = np.random.default_rng(0).permutation(examples)[example] % GROUPS, [], []
+    group = np.random.default_rng(0).permutation(examples)[example] % GROUPS
+    whole_scores = []
+    found = []
     for number, (start, end) in enumerate(_slices(run)):
         truth, guess, groups = labels[start:end], predictions[start:end], group[start:end]
         whole_scores.append(score(metric, truth, guess, classes))

@@ -137,7 +137,9 @@ def pair_wins(one: System, other: System, pairing: Pairing, sign: float, of_exam
         values.append(float(wins.mean()))
         share = (wins - values[-1]) / math.sqrt(len(wins) * (len(wins) - 1))
         moved += np.bincount(runs[partners.first], share, minlength=one.runs)
-    gap, value, draws = np.concatenate(gaps), float(np.mean(values)), float(count)
+    gap = np.concatenate(gaps)
+    value = float(np.mean(values))
+    draws = float(count)
     variance = float(moved @ moved) / len(values) ** 2 + _density(gap, count) ** 2 * of_examples
     if variance > 0 and 0 < value < 1:
         degrees = _degrees(count, one.setting[pairing.first] if len(one.setting) else one.setting)

@@ -62,7 +62,8 @@ class VoteGroup(RunGroup[Sums]):
         smallest = np.min_scalar_type(-1 - int(predictions.max(initial=0)))
         self.keep(places, predictions.astype(smallest), len(predictions) - len(chosen))
         columns = 2 + int(max(labels.max(), predictions.max(), 0)) if len(labels) else 1
-        self.votes, self._right = _grown(self.votes, examples, columns), _grown(self._right, examples, 1)
+        self.votes = _grown(self.votes, examples, columns)
+        self._right = _grown(self._right, examples, 1)
         self.votes[places, 0] += 1
         self.votes[where, chosen + 1] += 1
         right = where[chosen == labels[parsed]]
@@ -71,7 +72,8 @@ class VoteGroup(RunGroup[Sums]):
 
     def compute(self) -> Sums:
         """Return the sums, kappa, and the variances of the accuracy."""
-        agreed, comparisons = np.zeros(self.runs, dtype=np.int64), np.zeros(self.runs, dtype=np.int64)
+        agreed = np.zeros(self.runs, dtype=np.int64)
+        comparisons = np.zeros(self.runs, dtype=np.int64)
         for at, (places, predictions) in enumerate(self.held):
             # Run j makes sum_x (n_x - 1) comparisons on its examples, of which sum_x (n_xc - 1) agree.
             parsed = predictions != UNPARSED
@@ -127,7 +129,8 @@ class ClassComparison(Comparison[Sums]):
 
     def add(self, groups: Sequence[Group], ids: npt.NDArray[Any], labels: Any, predictions: Any) -> None:
         """Count the votes of a run; labels and predictions are class numbers, in any form of column."""
-        truth, guess = class_column(labels, "label"), class_column(predictions, "prediction")
+        truth = class_column(labels, "label")
+        guess = class_column(predictions, "prediction")
         places = self.examples.find(ids)
         self._learn(places, truth, ids)
         for group in groups:
@@ -162,7 +165,8 @@ class ClassComparison(Comparison[Sums]):
 
 def _grown(votes: npt.NDArray[np.int32], rows: int, columns: int) -> npt.NDArray[np.int32]:
     """Return `votes` with room for at least `rows` and `columns`; rows at least double, so that growing is rare."""
-    more_rows, more_columns = max(0, rows - len(votes)), max(0, columns - votes.shape[1])
+    more_rows = max(0, rows - len(votes))
+    more_columns = max(0, columns - votes.shape[1])
     if not (more_rows or more_columns):
         return votes
     return np.pad(votes, ((0, max(more_rows, len(votes)) if more_rows else 0), (0, more_columns)))
@@ -253,7 +257,8 @@ def pair_correlations(predictions: FloatArray) -> Correlations:
         common = ones[block] @ ones.T
         compared = np.triu(common >= np.maximum(enough[block, None], enough), 1 + start)
         count = common[compared]
-        one, other = (values[block] @ ones.T)[compared] / count, (ones[block] @ values.T)[compared] / count
+        one = (values[block] @ ones.T)[compared] / count
+        other = (ones[block] @ values.T)[compared] / count
         first = _variance((squares[block] @ ones.T)[compared] / count, one)
         second = _variance((ones[block] @ squares.T)[compared] / count, other)
         distance = one - other + (centres[block, None] - centres)[compared]

@@ -107,7 +107,10 @@ def ranked_votes(example_ids: npt.NDArray[Any], labels: IntArray, counts: IntArr
 
     held = counts.sum(axis=1)
     enough_runs = held >= max(1, min_runs)
-    ids, labels, counts, runs = example_ids[enough_runs], labels[enough_runs], counts[enough_runs], held[enough_runs]
+    ids = example_ids[enough_runs]
+    labels = labels[enough_runs]
+    counts = counts[enough_runs]
+    runs = held[enough_runs]
     right = counts[np.arange(len(ids)), labels + 1]
     kinds = np.select([right == runs, right == 0], [ROBUST, NEVER_RIGHT], FRAGILE)
     frame = pd.DataFrame(

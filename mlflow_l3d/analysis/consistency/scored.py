@@ -52,7 +52,8 @@ class ScoredGroup(RunGroup[Sums]):
 
     def compute(self) -> Sums:
         """Compare the different predictions of each example once; they count as often as runs make them."""
-        agreed, comparisons = np.zeros(self.runs), np.zeros(self.runs, dtype=np.int64)
+        agreed = np.zeros(self.runs)
+        comparisons = np.zeros(self.runs, dtype=np.int64)
         correct, chance, reflexive = 0.0, 0.0, True
         for place, runs, codes in self._by_example():
             forms = list(self._forms[place])

@@ -66,7 +66,8 @@ def more_labels(points: Sequence[Point], *, now: int, size: int, unknown: str) -
     std = low = high = before * growth
     ends = change, change
     if other.size != size:
-        low, high = min(std, before * now / size), max(std, before * math.sqrt(now / size))
+        low = min(std, before * now / size)
+        high = max(std, before * math.sqrt(now / size))
         ends = 0.0, change * max(2.0, growth**2)
         std = change = math.nan
     return Prediction(
@@ -278,7 +279,8 @@ def _held_out(included: Masks, scores: FloatArray) -> Range:
         rest = np.setdiff1d(order, fold)
         mean = scores[rest].mean()
         predicted = mean + (included[fold] - included[rest].mean(axis=0)) @ _fit(included[rest], scores[rest]).effects
-        errors[fold], spreads[fold] = (scores[fold] - predicted) ** 2, (scores[fold] - mean) ** 2
+        errors[fold] = (scores[fold] - predicted) ** 2
+        spreads[fold] = (scores[fold] - mean) ** 2
     value = 1 - errors.sum() / spreads.sum()
     left = 1 - (errors.sum() - errors) / (spreads.sum() - spreads)
     half = t_quantile(len(scores) - 1) * math.sqrt(jackknife_variance(left))

@@ -75,7 +75,7 @@ def predict(
     reason = f"{lost} of {len(rows)} rows lack runs and are left out" if lost else ""
     why, chance = "", metric.chance_level(classes)
     if len(table.rows) < 2 or table.size < 2:
-        missing = f", since {lost} of {len(rows)} rows lack runs" * bool(lost)
+        missing = f", since {lost} of {len(rows)} rows lack runs" if lost else ""
         why = f"{len(table.rows)} rows of {table.size} runs that share their examples{missing}: 2 of 2 are needed"
     elif chance is not None and (count := guessing_runs(golden, chance)):
         low, runs = table.scores <= chance, int(np.isfinite(golden).sum())
@@ -84,7 +84,7 @@ def predict(
         if not (rows_down or columns_down) and low.mean() < wilson_interval(count, runs)[0]:
             fix = "design=nested" if table.crossed else "more mitigation_runs"
             why = f"{collapsed}, and almost none of these: use {fix}"
-        reason += "; " * bool(reason) + f"{collapsed}: intervals may be too short"
+        reason += ("; " if reason else "") + f"{collapsed}: intervals may be too short"
         table = replace(table, collapsed=(rows_down or len(low), columns_down or table.size))
     return list(_predictions(table, over, golden_std, most_members, why, reason))
 

@@ -74,7 +74,8 @@ class Series:
             notes.append(f"the spread is measured up to {self.members[last]} members")
         if math.isnan(after[0][TOTAL]) or not before[0][TOTAL] > _NONE:
             none = before[0][TOTAL] <= _NONE
-            basis, notes = "unknown", [reason, "scores do not vary" if none else "too few rows or columns are complete"]
+            basis = "unknown"
+            notes = [reason, "scores do not vary" if none else "too few rows or columns are complete"]
         ratio, alone = (self._spread(at, paired=paired) for paired in (True, False))
         if not measured:
             # No farther from what is measured is anything known better.
@@ -116,7 +117,11 @@ class Series:
         alike = np.isfinite(self.exact[at, [WITHIN, TOTAL]])
         if not remedy.over or alike[0] != alike[1] or not total > _NONE or not within < total:
             return {}
-        rest = "test examples" if self.table.test_size else "other factors" + "+test examples" * self.table.draws_tests
+        rest = (
+            "test examples"
+            if self.table.test_size
+            else "other factors" + ("+test examples" if self.table.draws_tests else "")
+        )
         return {"+".join(remedy.over): float(within / total), rest: float(1 - within / total)}
 
     def _spread(self, at: int, *, paired: bool) -> Range:
@@ -230,7 +235,8 @@ def _variances(
     if len(sizes) == 1 and len(others):
         # Two runs in a row: that of two is the total less what is between rows.
         more = moments[..., others, TOTAL] - between[..., None]
-        sizes, within = np.append(sizes, members[others]), np.concatenate([within, more], axis=-1)
+        sizes = np.append(sizes, members[others])
+        within = np.concatenate([within, more], axis=-1)
     sizes, within = sizes[-3:], np.maximum(within[..., -3:], 1e-18)
     steps = sizes - sizes.mean()
     slope = (steps / within).sum(axis=-1) / max(1e-18, (steps**2).sum())

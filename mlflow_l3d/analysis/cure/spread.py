@@ -150,12 +150,14 @@ class Table:
             one_run, in_row, other = luck_of_tests(self.metric, self.classes, self.rows, predictions, apart, between)
 
         def summary(kept: Masks, *, agree: bool) -> tuple[FloatArray, FloatArray]:
-            moments, left = np.full(MOMENTS, math.nan), np.full((len(parts), MOMENTS), math.nan)
+            moments = np.full(MOMENTS, math.nan)
+            left = np.full((len(parts), MOMENTS), math.nan)
             if not kept.any():
                 return moments, left
             for place, values in ((MEAN, scores), (OVERSTATEMENT, optimism)):
                 moments[place], left[:, place] = _mean_without(values[:, kept].mean(axis=1))
-            apart, centred = disjoint[np.ix_(kept, kept)], scores[:, kept] - moments[MEAN]
+            apart = disjoint[np.ix_(kept, kept)]
+            centred = scores[:, kept] - moments[MEAN]
             if has_pairs and apart.any():
                 half_squares = _half_squares(centred, apart)
                 moments[WITHIN], left[:, WITHIN] = _mean_without(np.diag(half_squares))
@@ -174,11 +176,13 @@ class Table:
             if agree and inner.any():
                 self._agreement(agreements[:, :, inner][..., inner], apart, moments, left)
             if luck is not None and apart.any():
-                alone, shared = np.diag(luck)[inner].mean(), luck[np.ix_(inner, inner)][apart > 0].mean()
+                alone = np.diag(luck)[inner].mean()
+                shared = luck[np.ix_(inner, inner)][apart > 0].mean()
                 moments[WITHIN] = max(0.0, moments[WITHIN] - (alone - shared))
                 chance = alone if self.test_is_drawn else alone - shared
                 moments[TOTAL] = moments[WITHIN] + chance * len(self.rows[0].labels) / self.test_size
-                moments[CONSISTENCY], moments[ROW_CONSISTENCY] = moments[ROW_CONSISTENCY], math.nan
+                moments[CONSISTENCY] = moments[ROW_CONSISTENCY]
+                moments[ROW_CONSISTENCY] = math.nan
             return moments, left
 
         every, rows = summary(np.ones(len(masks), dtype=np.bool_), agree=pairs_agree)
@@ -249,7 +253,8 @@ class Table:
             rest = np.where(shared.sum() > 2 * shared, shared.sum() - 2 * shared, math.nan)
             for place, part in ((CONSISTENCY, sums[1]), (FRAGILE, sums[3])):
                 agreed = (part * weights).sum(axis=(1, 2)) / weights.sum()
-                moments[place], left[:, place] = agreed.sum() / shared.sum(), (agreed.sum() - 2 * agreed) / rest
+                moments[place] = agreed.sum() / shared.sum()
+                left[:, place] = (agreed.sum() - 2 * agreed) / rest
             moments[FRAGILE], left[:, FRAGILE] = 1 - moments[FRAGILE], 1 - left[:, FRAGILE]
 
 

@@ -99,8 +99,10 @@ def importance(
     (0.15, 0.05, 0.5)
     """
     scores, golden_scores = usable(table), usable(golden)
-    rows, finite_golden = with_scores(scores), golden_scores[np.isfinite(golden_scores)]
-    published, ends = _published(rows, finite_golden), std_interval(finite_golden, level=level)
+    rows = with_scores(scores)
+    finite_golden = golden_scores[np.isfinite(golden_scores)]
+    published = _published(rows, finite_golden)
+    ends = std_interval(finite_golden, level=level)
     record = _record(factor, published, scores, golden_scores, ends, len(rows), chance, model.name, level)
     if (estimate := _estimate(rows, published, model)) is not None:
         record = record.estimated(estimate)
@@ -162,7 +164,8 @@ def radial_importance(
         estimate = radial_estimate(sets, place)
         contributed = mitigated = math.nan
         if estimate is not None and (pairs := estimate.squares) is not None:
-            contributed, mitigated = math.sqrt(pairs.contributed), math.sqrt(max(0.0, pairs.mitigated))
+            contributed = math.sqrt(pairs.contributed)
+            mitigated = math.sqrt(max(0.0, pairs.mitigated))
         published = _Published.of(contributed, mitigated, golden_std)
         record = _record(name, published, table, golden, ends, len(complete), chance, "radial", level)
         records[name] = record.estimated(estimate) if estimate is not None and published.varies else record

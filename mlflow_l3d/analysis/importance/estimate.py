@@ -24,7 +24,8 @@ Variances = tuple[FloatArray, FloatArray]
 def importance_of_logit(logit: float) -> float:
     """Return ``sqrt(S_T) - sqrt(1 - S_T)`` for ``logit(S_T)``."""
     share = math.exp(-abs(logit))
-    larger, smaller = math.sqrt(1 / (1 + share)), math.sqrt(share / (1 + share))
+    larger = math.sqrt(1 / (1 + share))
+    smaller = math.sqrt(share / (1 + share))
     return math.copysign(larger - smaller, logit)
 
 
@@ -114,7 +115,8 @@ class Jackknife:
 
     def shift(self, quantile: float) -> float:
         """Return the distance of the end of an interval from the centre, for a quantile of either sign."""
-        share, error = self.skewed.share, min(self.skewed.error, self.error / max(self.skewed.share, SMALLEST_SHARE))
+        share = self.skewed.share
+        error = min(self.skewed.error, self.error / max(self.skewed.share, SMALLEST_SHARE))
         rest = max(0.0, self.error**2 - (share * error) ** 2)
         constant = math.log1p(-share) if share < 1 else -math.inf
         part = float(np.logaddexp(constant, math.log(share) + quantile * error))

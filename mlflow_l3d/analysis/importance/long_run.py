@@ -66,7 +66,8 @@ def published_interval(
     if estimate is None or (squares := estimate.squares) is None or not (squares.contributed > 0 and golden_std > 0):
         return NOWHERE
     spreads = _spreads(table, model)
-    within, of_rows = float(np.nanmean(spreads)), math.sqrt(max(0.0, squares.mitigated))
+    within = float(np.nanmean(spreads))
+    of_rows = math.sqrt(max(0.0, squares.mitigated))
     variances = estimate.without
     left_within = [means_without(spreads)]
     if model.shared_columns:
@@ -145,7 +146,8 @@ def uneven_rows(table: FloatArray, model: TableModel) -> tuple[float, float]:
 
 def _spreads(table: FloatArray, model: TableModel) -> FloatArray:
     """Return the standard deviation of each row without bias for normal scores; nan below two scores."""
-    count, squares = np.isfinite(table).sum(axis=1), _squares(table).sum(axis=1)
+    count = np.isfinite(table).sum(axis=1)
+    squares = _squares(table).sum(axis=1)
     return np.sqrt(squares / count) if model is LEVELS else _std(squares, count)
 
 

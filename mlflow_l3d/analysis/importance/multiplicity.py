@@ -224,5 +224,7 @@ def alike(ordered: Sequence[str], apart: set[frozenset[str]]) -> tuple[tuple[str
 
 def letters(names: Sequence[str], groups: Sequence[Sequence[str]]) -> dict[str, str]:
     """Return the letters of each name: a, b, ..., z, a2, b2, ... for the groups that it is in."""
-    texts = [ascii_lowercase[place % 26] + str(place // 26 + 1) * (place >= 26) for place in range(len(groups))]
+    texts = [
+        ascii_lowercase[place % 26] + (str(place // 26 + 1) if place >= 26 else "") for place in range(len(groups))
+    ]
     return {name: "".join(text for text, group in zip(texts, groups, strict=True) if name in group) for name in names}

@@ -181,7 +181,8 @@ class MeanSquares:
         from scipy.special import fdtri
 
         of_rows = (self.rows - 1) / (1 + inequality * (self.rows - 2) / (self.rows - 1))
-        tail, degrees = (1 - level) / 2, (of_rows, self.residual_degrees / (1 + inequality))
+        tail = (1 - level) / 2
+        degrees = (of_rows, self.residual_degrees / (1 + inequality))
         return float(fdtri(*degrees, 1 - tail)), float(fdtri(*degrees, tail))
 
     def mitigated_limits(self, level: float, inequality: float = 0.0) -> tuple[float, float]:
@@ -190,7 +191,8 @@ class MeanSquares:
         Rows that differ less than chance lets expect are luck, so the upper limit never takes them at less than that.
         """
         most, least = self.chance(level, inequality)
-        low, high = self.of_rows / most, max(self.of_rows, self.residual) / least
+        low = self.of_rows / most
+        high = max(self.of_rows, self.residual) / least
         return max(0.0, low - self.residual) / self.row_size, max(0.0, high - self.residual) / self.row_size
 
     def rows_differ(self, tail: float) -> bool:

@@ -239,7 +239,9 @@ def variance_limits(moments: Moments, values: FloatArray, effects: Effects) -> t
 
     nested, variances = len(effects.nested), moments.variances
     parts = moments.parts()
-    scale, sizes, without = NOTHING * float(np.square(values).mean()), np.maximum(parts[:2], 0.0), np.array(parts[2:])
+    scale = NOTHING * float(np.square(values).mean())
+    sizes = np.maximum(parts[:2], 0.0)
+    without = np.array(parts[2:])
     groups = without.shape[1]
     apart = without - without.mean(axis=1, keepdims=True)
     squares = np.square(apart).sum(axis=1)

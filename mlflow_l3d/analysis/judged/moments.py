@@ -251,7 +251,8 @@ def _sums(columns: FloatArray, code: IntArray) -> FloatArray:
 
 def _products(lines: FloatArray, group: IntArray, groups: int) -> FloatArray:
     """Return ``lines.T @ lines`` of the lines in each group."""
-    order, counts = np.argsort(group, kind="stable"), np.bincount(group, minlength=groups)
+    order = np.argsort(group, kind="stable")
+    counts = np.bincount(group, minlength=groups)
     places = np.arange(len(group)) - np.repeat(np.cumsum(counts) - counts, counts)
     padded = np.zeros((groups, int(counts.max()), lines.shape[1]))
     padded[group[order], places] = lines[order]

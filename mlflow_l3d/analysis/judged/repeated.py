@@ -56,7 +56,7 @@ def judge_agreement(table: pd.DataFrame) -> pd.DataFrame:
     first = verdicts.xs(1.0, axis=1, level="turn") if len(data) else verdicts
     rows = level_codes(verdicts.index.get_level_values("row").to_series())
     judges = sorted(first.columns)
-    chosen = [("all", "all", first, True)] * (len(judges) > 2)
+    chosen = [("all", "all", first, True)] if len(judges) > 2 else []
     chosen += [(one, other, first[[one, other]], False) for one, other in combinations(judges, 2)]
     twice = [judge for judge in judges if (judge, 2.0) in verdicts]
     chosen += [(judge, judge, verdicts[[(judge, 1.0), (judge, 2.0)]], True) for judge in twice]
@@ -76,7 +76,9 @@ def _agreement(
     rows, answers = int(row.max(initial=-1)) + 1, len(verdicts)
     if not answers:
         return 0, 0, *(math.nan,) * 4, "no answer has verdicts of both"
-    raters, sums, squares = (~np.isnan(verdicts)).sum(axis=1), np.nan_to_num(verdicts), np.nan_to_num(verdicts) ** 2
+    raters = (~np.isnan(verdicts)).sum(axis=1)
+    sums = np.nan_to_num(verdicts)
+    squares = np.nan_to_num(verdicts) ** 2
     inside = (squares.sum(axis=1) - sums.sum(axis=1) ** 2 / raters) / (raters - 1) * raters
     if is_pooled:
         sums, squares = sums.sum(axis=1, keepdims=True), squares.sum(axis=1, keepdims=True)
@@ -108,7 +110,8 @@ def _fisher(value: float, without: FloatArray) -> tuple[float, float]:
     if rows < 6 or not np.isfinite(without).all() or np.ptp(without) < 1e-12 or value >= 1:
         return math.nan, math.nan
     scale = np.arctanh(np.clip(without, -0.999999, 0.999999))
-    half, centre = t_quantile(rows - 1) * math.sqrt(jackknife_variance(scale)), math.atanh(max(value, -0.999999))
+    half = t_quantile(rows - 1) * math.sqrt(jackknife_variance(scale))
+    centre = math.atanh(max(value, -0.999999))
     return math.tanh(centre - half), math.tanh(centre + half)
 
 
@@ -209,7 +212,8 @@ def pass_k(successes: npt.ArrayLike, attempts: npt.ArrayLike, k: int, row: npt.A
     >>> round(found.all_pass, 4), round(found.any_pass, 4)
     (0.3889, 0.6111)
     """
-    passed, asked = np.asarray(successes, dtype=np.int64), np.asarray(attempts, dtype=np.int64)
+    passed = np.asarray(successes, dtype=np.int64)
+    asked = np.asarray(attempts, dtype=np.int64)
     row = np.arange(len(asked)) if row is None else np.asarray(row)
     passed, asked, row = passed[asked >= k], asked[asked >= k], row[asked >= k]
     chosen = {"row": row, "every": all_drawn(passed, asked, k), "some": 1 - all_drawn(asked - passed, asked, k)}

@@ -47,7 +47,8 @@ def usable_judgements(table: pd.DataFrame) -> Usable:
         named = ", ".join(map(str, table["scorer"].unique()[:5]))
         raise ParameterError("table", named, "has several scorers", "Analyse each scorer alone.")
     failed = table["failed"].fillna("") if "failed" in table else pd.Series("", index=table.index)
-    raised, counts = failed.eq("answer"), failed.eq("") & table["value"].notna()
+    raised = failed.eq("answer")
+    counts = failed.eq("") & table["value"].notna()
     names = [name for name in table.columns if name not in DESCRIBED]
     texts = ["row", "answer", "judge", *names]
     kept = table[counts].reset_index(drop=True).astype({**dict.fromkeys(texts, str), "value": np.float64})
@@ -94,7 +95,9 @@ def mean_interval(values: FloatArray, *, shares: bool) -> tuple[float, float]:
     rows = len(values)
     if rows < 2:
         return math.nan, math.nan
-    mean, error, quantile = float(values.mean()), float(values.std(ddof=1)) / math.sqrt(rows), t_quantile(rows - 1)
+    mean = float(values.mean())
+    error = float(values.std(ddof=1)) / math.sqrt(rows)
+    quantile = t_quantile(rows - 1)
     if not shares:
         return (mean - quantile * error, mean + quantile * error) if error > 0 else (math.nan, math.nan)
     mean = min(1.0, max(0.0, mean))
@@ -194,7 +197,8 @@ def _shared_factors(usable: tuple[Usable, Usable]) -> tuple[list[str], list[str]
             if first != second:
                 notes.append(f"Only the judgements of judges that rated both sides count: {len(first & second)}.")
         elif first == second:
-            shared += [name] * (len(first) > 1)
+            if len(first) > 1:
+                shared.append(name)
         else:
             drawn.append(name)
             if min(len(first), len(second)) < 2 and name == "judge":

@@ -66,7 +66,8 @@ def expected_half_width(pilot: VarianceComponents, model: TableModel, *, rows: i
     variance, degrees = by_rows + by_columns, rows - 1.0
     if by_columns:
         degrees = variance**2 / (by_columns**2 / (columns - 1) + by_rows**2 / (rows - 1))
-    half, centre = t_quantile(degrees) * math.sqrt(variance), math.log(1 / others_share - 1)
+    half = t_quantile(degrees) * math.sqrt(variance)
+    centre = math.log(1 / others_share - 1)
     return (importance_of_logit(centre + half) - importance_of_logit(centre - half)) / 2
 
 
@@ -259,5 +260,6 @@ def _draws() -> FloatArray:
     """Return three sets of standard normal values, evenly spread, in different orders."""
     from scipy.special import ndtri
 
-    generator, values = np.random.default_rng(0), ndtri((np.arange(DRAWS) + 0.5) / DRAWS)
+    generator = np.random.default_rng(0)
+    values = ndtri((np.arange(DRAWS) + 0.5) / DRAWS)
     return np.stack([generator.permutation(values) for _ in range(3)])

@@ -39,7 +39,6 @@ OTHER_KINDS: Final[Mapping[str, TaskKind]] = {
     "rankings": "ranking",
 }
 """What `classes` says if there are none, but for ``none``."""
-
 _MOST_FIRST_RUNS: Final = 3
 
 _log = logging.getLogger(__name__)
@@ -167,7 +166,8 @@ class Command(Approach):
             others = [name for name in first.metrics if name != first.score and sounds_like_metric(name)]
             more = f"; {self.what} also wrote {', '.join(others[:5])}: --metric {others[0]}" if others else ""
             if chosen:
-                _log.warning("The score is %s%s%s.", first.score, ", as it is printed last" * first.is_last, more)
+                last = ", as it is printed last" if first.is_last else ""
+                _log.warning("The score is %s%s%s.", first.score, last, more)
             if first.alone:
                 _log.warning("Runs follow one another, since %s. Write to %s instead.", first.alone, self.own_folder)
         if self.metric in first.metrics or (first.has_predictions and self.asked in (AUTO, *registered())):

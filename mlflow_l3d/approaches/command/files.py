@@ -136,7 +136,9 @@ def _names_in_scripts(template: Template) -> list[str]:
             module = path.parent.name if path.stem in ("__init__", "__main__") else path.stem
             names.setdefault(module, []).append(name)
     by_command = [path.resolve() for path in template.named().values()]
-    texts, inside, outside = [*map(_text, by_command), " ".join(template.words)], set[str](), set[str]()
+    texts = [*map(_text, by_command), " ".join(template.words)]
+    inside = set[str]()
+    outside = set[str]()
     while texts:
         text = texts.pop()
         outside.update(_OUTSIDE.findall(text))
@@ -146,7 +148,8 @@ def _names_in_scripts(template: Template) -> list[str]:
             path = template.here / name
             if path.resolve() not in by_command:
                 inside.add(name)
-                texts += [_text(path)] if path.suffix in _SCRIPTS | _SETTINGS else []
+                if path.suffix in _SCRIPTS | _SETTINGS:
+                    texts.append(_text(path))
     return [*sorted(inside), *sorted(outside)]
 
 
@@ -175,7 +178,8 @@ def deciding_files(template: Template) -> tuple[dict[str, str], list[str]]:
     ParameterError
         If the script that Python is to run is not there.
     """
-    program, script = template.words[0], next((word for word in template.words[1:] if not word.startswith("-")), "")
+    program = template.words[0]
+    script = next((word for word in template.words[1:] if not word.startswith("-")), "")
     is_script = Path(program).name.startswith("python") and script.endswith(".py") and "{" not in script
     if is_script and script not in template.named():
         fix = "Go to the folder of the script, or give its whole path."

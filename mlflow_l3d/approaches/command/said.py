@@ -294,6 +294,7 @@ def _bare_pairs(line: str, before: Mapping[str, Printed]) -> Iterator[tuple[str,
 
 def _number(match: re.Match[str], name: str) -> float:
     """Return a number, or the mean behind it that loops over batches print: ``Acc@1 60.00 (70.10)``."""
-    number, mean = float(match["number"]), _MEAN.match(match.string, match.end()) if "@" in name else None
+    number = float(match["number"])
+    mean = _MEAN.match(match.string, match.end()) if "@" in name else None
     # Acc@1 78.250 (21.750) ends with the error.
     return number if mean is None or math.isclose(number + float(mean[1]), 100) else float(mean[1])

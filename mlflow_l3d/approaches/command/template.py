@@ -146,7 +146,7 @@ def factors_of(words: Collection[str], parameter: str, typed: str) -> tuple[str,
         example = "seed={seed}, or numpy.random.seed={seed} where it takes none."
         if parameter == "command":
             seeded, count = re.subn(r"(?i)(seed)(?:([ =])\d+|$)", lambda at: f"{at[1]}{at[2] or ' '}{{seed}}", typed)
-            first, last = "env " * bool(_VARIABLE.match(typed)), "" if count else " --seed {seed}"
+            first, last = "env " if _VARIABLE.match(typed) else "", "" if count else " --seed {seed}"
             example = f"mlflow-l3d seeds -- {first}{seeded}{last}"
         raise ParameterError(parameter, typed or "''", "names no factor", f"{fix}: {example}")
     if "all" in factors:
@@ -226,7 +226,7 @@ def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) 
         raise
     _idle[os.getpid()].append(supervisor)
     if reason := answer.get("refused"):
-        fix = ". Remove the quotes around the whole command" * (len(arguments) == 1 and " " in arguments[0])
+        fix = ". Remove the quotes around the whole command" if len(arguments) == 1 and " " in arguments[0] else ""
         raise L3DError(f"{Path(arguments[0]).name} cannot be started ({reason}){fix}")
     output, status = Output(answer["stdout"], answer["stderr"]), answer["status"]
     if status:

@@ -244,7 +244,8 @@ class CommandSession(CellwiseSession):
         if not names:
             raise L3DError(f"{what} wrote predictions; with classes=none it must write metrics only")
         classes = Classes.named(names)
-        labels, predictions = classes.numbers(written.labels), classes.numbers(answers)
+        labels = classes.numbers(written.labels)
+        predictions = classes.numbers(answers)
         unknown = classes.strangers(written.labels, [*answers, *written.scores])
         if unknown and written.kind == "regression":
             fix = "name them by hyperparameters.classes=numbers, or write class names"

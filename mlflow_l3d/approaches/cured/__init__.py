@@ -80,7 +80,8 @@ class Cured(Approach):
 
     def member_seeds(self, seeds: Mapping[str, int]) -> list[dict[str, int]]:
         """Return the seeds of each member of a cell with these seeds."""
-        over, inner = self.remedy.over, self.approach.words if isinstance(self.approach, Cured) else ""
+        over = self.remedy.over
+        inner = self.approach.words if isinstance(self.approach, Cured) else ""
         stream = f"member of {inner}" if inner else "member"  # members of members share no seed
         redrawn = (
             {name: stream_seed(seeds[name], stream, str(number)) for name in over}

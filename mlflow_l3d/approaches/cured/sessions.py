@@ -206,7 +206,8 @@ class ActiveSession(CellwiseSession):
         each = by_class(task.strata[split.train], len(task.strata_names))
         half = np.array([-(-len(places) // 2) for places in each])
         first = split.train[merge(divide(each, half, stream(seed, "active", "first half"))[0])]
-        pool, count = task.unlabelled(cell.seeds), len(split.train) - len(first)
+        pool = task.unlabelled(cell.seeds)
+        count = len(split.train) - len(first)
         if len(pool) > MOST_ASKED:
             pool = np.sort(stream(seed, "active", "pool").choice(pool, MOST_ASKED, replace=False))
         begun = self._trained(
@@ -262,7 +263,8 @@ def smallest_margins(scores: npt.NDArray[np.float32], count: int) -> IntArray:
     """
     best = np.sort(scores.astype(np.float64), axis=1)
     margins, predicted = best[:, -1] - best[:, -2], scores.argmax(axis=1)
-    order, turns = np.argsort(margins, kind="stable"), np.zeros(len(scores), dtype=np.int64)
+    order = np.argsort(margins, kind="stable")
+    turns = np.zeros(len(scores), dtype=np.int64)
     for number in np.unique(predicted):
         closest = order[predicted[order] == number]
         turns[closest] = np.arange(len(closest))

@@ -191,11 +191,14 @@ class Finetuning(Approach):
         (Wortsman et al. 2022). Heads with fewer than 100 labels per class need more steps at a higher rate; with more
         labels, these raised the luck that we measured.
         """
-        epochs, rate = int(hyperparameters["epochs"]), float(hyperparameters["learning_rate"])
+        epochs = int(hyperparameters["epochs"])
+        rate = float(hyperparameters["learning_rate"])
         several, split = 5 * int(hyperparameters["soup"]), task.first_split
         again: dict[str, Value] = {"restarts": 3} if len(split.validation) else {}
         longer: dict[str, Value] = {"epochs": 2 * epochs, "early_stopping_patience": 0, "average_last": 0}
-        most, last, warmup = max(20, 2 * epochs), max(2, epochs // 2), max(0.1, float(hyperparameters["warmup_share"]))
+        most = max(20, 2 * epochs)
+        last = max(2, epochs // 2)
+        warmup = max(0.1, float(hyperparameters["warmup_share"]))
         slower = {**longer, "epochs": most, "learning_rate": rate / 2, "warmup_share": warmup}
         remedies = {
             f"longer training ({2 * epochs} epochs)": longer,
@@ -209,7 +212,8 @@ class Finetuning(Approach):
             averaged: dict[str, Value] = {"early_stopping_patience": 0, "average_last": last}
             remedies[f"average of the weights of the last {last} epochs"] = averaged
         remedies["up to 3 restarts after a collapse"] = again
-        words, soup = f"averaged weights of {several} trainings", {"soup": several}
+        words = f"averaged weights of {several} trainings"
+        soup = {"soup": several}
         return *changing(hyperparameters, remedies), Remedy("training", changes=soup, words=words, trainings=5)
 
     def search_space(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, Searched]:
@@ -290,6 +294,7 @@ class Finetuning(Approach):
         from mlflow_l3d.approaches.finetuning.loading import compute_dtype
         from mlflow_l3d.approaches.models.features import Encoding, load_or_encode
 
-        reference, dtype = models.resolve(model), str(compute_dtype(recipe, device)).removeprefix("torch.")
+        reference = models.resolve(model)
+        dtype = str(compute_dtype(recipe, device)).removeprefix("torch.")
         encoding = Encoding(reference, recipe.pooling, recipe.max_length, device, dtype)
         return HeadSession(task, load_or_encode(task.texts, encoding, cache), recipe, device)

@@ -68,7 +68,8 @@ class FullSession(CourseSession[Course]):
         super().__init__(task, recipe, device)
         self.loaded, self.model = loaded, loaded.model
         # The session holds the model as long as it holds the tokens, so no other object has its id.
-        key, cut = ("tokens", id(loaded), task.fingerprint, task.kind), (recipe.max_length, recipe.truncation)
+        key = ("tokens", id(loaded), task.fingerprint, task.kind)
+        cut = (recipe.max_length, recipe.truncation)
         self.inputs = lent((*key, *cut), lambda: inputs_of(task, loaded.tokenizer, *cut, decoder=loaded.decoder))
         self.apart = not loaded.decoder and not type(self.model).__name__.endswith("ForMultipleChoice")
         self.batch = recipe.batch_size
@@ -136,7 +137,9 @@ class FullSession(CourseSession[Course]):
         """Train the cells with the memory that there is; return as :meth:`trained`."""
         if len(courses) > 1:
             return self._train_beside(courses)
-        (course,), weights, soup = courses, SingleWeights(self.model), SingleWeights(self.model)
+        (course,) = courses
+        weights = SingleWeights(self.model)
+        soup = SingleWeights(self.model)
         for number, members in training.soups(courses, self.recipe):
             self._start(course.cell.seeds["model_initialisation"])
             self.fit(members, weights)
@@ -226,13 +229,17 @@ class FullSession(CourseSession[Course]):
         self, courses: Sequence[Course], number: int, order: IntArray, weights: Weights, rates: Sequence[float]
     ) -> list[float]:
         """See :meth:`CourseSession.epoch`."""
-        recipe, cells, n = self.recipe, len(courses), len(courses[0].split.train)
-        optimizer, seeds = weights.optimizer, [course.cell.seeds["model_randomness"] for course in courses]
+        recipe = self.recipe
+        cells = len(courses)
+        n = len(courses[0].split.train)
+        optimizer = weights.optimizer
+        seeds = [course.cell.seeds["model_randomness"] for course in courses]
         if self._steps:
             self.model.train()
             with seeded(stream_seed(seeds[0], "dropout", str(number)), self.device):
                 return [self._steps.epoch(order[0], rates)]
-        total, labels = torch.zeros(cells, device=self.device), wanted(self.task, order, self.device)
+        total = torch.zeros(cells, device=self.device)
+        labels = wanted(self.task, order, self.device)
         groups = batches(np.arange(n), recipe.batch_size * recipe.gradient_accumulation)
         adapter_seeds = [stream_seed(seed, "lora_dropout", str(number)) for seed in seeds]
         self.loaded.dropout.begin(adapter_seeds, n, self.inputs.rows, self.device)

@@ -58,7 +58,8 @@ class GraphedSteps:
     def __init__(self, session: Any, *, capture: bool) -> None:
         self.session, self.recipe, self.inputs, self.device = session, session.recipe, session.inputs, session.device
         self.capture, self.part, device = capture, session.batch, session.device
-        self._rate, self._total = torch.zeros((), device=device), torch.zeros((), device=device)
+        self._rate = torch.zeros((), device=device)
+        self._total = torch.zeros((), device=device)
         self._graphs: dict[torch.Size, tuple[torch.cuda.CUDAGraph, Batch]] = {}
         self._pool: Any = None
         self._weights: Any = None
@@ -69,7 +70,8 @@ class GraphedSteps:
         if self._weights is None:
             settings: dict[str, Any] = {"fused": True, "capturable": self.capture}
             settings["weight_decay"] = self.recipe.weight_decay
-            self._weights, self._optimizer = weights, torch.optim.AdamW(weights.tensors, lr=self._rate, **settings)
+            self._weights = weights
+            self._optimizer = torch.optim.AdamW(weights.tensors, lr=self._rate, **settings)
             # What it remembers is made in its first step, and in a graph would be made again in each.
             for weight in weights.tensors:
                 weight.grad = torch.zeros_like(weight)
@@ -148,7 +150,8 @@ class GraphedSteps:
 
     def _captured(self, batch: Batch) -> tuple[torch.cuda.CUDAGraph, Batch]:
         """Return a graph of the step of a batch, which is not made yet, and the tensors that the graph reads."""
-        static, graph = Batch(*(tensor.clone() for tensor in batch)), torch.cuda.CUDAGraph()
+        static = Batch(*(tensor.clone() for tensor in batch))
+        graph = torch.cuda.CUDAGraph()
         with torch.cuda.device(self.device):
             if self._pool is None:
                 self._pool = torch.cuda.graph_pool_handle(), torch.cuda.Stream()  # type: ignore[no-untyped-call]

@@ -41,7 +41,9 @@ class HeadNetwork(RowWeights):
         self._hold(stack)
 
     def _hold(self, stack: Stack) -> None:
-        self.stack, self.tensors, self._inner = stack, (stack.w1, stack.w2), stack.w2[:, :-1].transpose(1, 2)
+        self.stack = stack
+        self.tensors = (stack.w1, stack.w2)
+        self._inner = stack.w2[:, :-1].transpose(1, 2)
         self._buffers: dict[int, tuple[torch.Tensor, ...]] = {}
 
     def select(self, places: npt.NDArray[np.intp]) -> None:
@@ -168,7 +170,8 @@ class HeadSession(CourseSession[Head]):
     def trained(self, courses: Sequence[Head]) -> list[torch.Tensor | DivergedError]:
         """Train heads side by side; those that diverge leave the numbers of the others as they are."""
         parts = [part for head in courses for part in (head.split.train, head.split.validation, head.split.test)]
-        self.rows, self.scores = Rows(self.features, parts, self.device), self.task.labels.dtype.kind == "f"
+        self.rows = Rows(self.features, parts, self.device)
+        self.scores = self.task.labels.dtype.kind == "f"
         try:
             with torch.inference_mode():
                 for _, members in training.soups(courses, self.recipe):
@@ -182,14 +185,20 @@ class HeadSession(CourseSession[Head]):
         self, courses: Sequence[Head], number: int, order: IntArray, weights: HeadNetwork, rates: Sequence[float]
     ) -> list[float]:
         """See :meth:`CourseSession.epoch`."""
-        n, recipe, stack, heads = len(courses[0].split.train), self.recipe, weights.stack, courses
-        places, targets = self.rows.places(order), torch.from_numpy(self.task.labels[order])
+        n = len(courses[0].split.train)
+        recipe = self.recipe
+        stack = weights.stack
+        heads = courses
+        places = self.rows.places(order)
+        targets = torch.from_numpy(self.task.labels[order])
         wanted = self._wanted(heads, targets, stack.classes).to(stack.w1)
         masks = None
         if recipe.dropout:
-            seeds, shape = [head.cell.seeds["model_randomness"] for head in heads], (n, recipe.hidden_units)
+            seeds = [head.cell.seeds["model_randomness"] for head in heads]
+            shape = (n, recipe.hidden_units)
             (masks,) = cell_dropout(seeds, ("head_dropout", str(number)), 1, shape, recipe.dropout, stack.w1)
-        memory, logits = self.rows.empty(len(heads) * min(n, recipe.batch_size)), []
+        memory = self.rows.empty(len(heads) * min(n, recipe.batch_size))
+        logits = []
         for start, rate in zip(range(0, n, recipe.batch_size), rates, strict=True):
             part = slice(start, start + recipe.batch_size)
             chosen = places[:, part]

@@ -73,7 +73,8 @@ class Keys:
         if len(self) != rows:
             difference = f"{len(self)} rows, but {rows} at an adapter"
             raise L3DError(f"the model does not keep the texts of a batch apart: {difference}. Use lora_dropout=0.")
-        words, on_host = length * -(-self.widths[number] // 4), self._batch.device.type == "cpu"
+        words = length * -(-self.widths[number] // 4)
+        on_host = self._batch.device.type == "cpu"
         size = 1 if on_host else max(1, AHEAD // (8 * rows * words))
         first = number - number % size
         if len(set(self.widths[first : first + size])) > 1:

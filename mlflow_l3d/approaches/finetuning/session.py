@@ -224,7 +224,8 @@ class CourseSession(StackedSession[C]):
             for sizes in sorted({course.sizes for course in waiting}):
                 same = [course for course in waiting if course.sizes == sizes]
                 for course, logits in zip(same, self.trained(same), strict=True):
-                    key, more = course.cell.key, {"restarts": float(attempt)} if self.recipe.restarts else {}
+                    key = course.cell.key
+                    more = {"restarts": float(attempt)} if self.recipe.restarts else {}
                     outcomes[key] = self._outcome(course, logits, more)
                     work[key] += len(course.progress.f1) + (course.diverged is not None)
             if attempt < self.recipe.restarts:

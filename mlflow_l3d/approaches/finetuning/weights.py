@@ -173,7 +173,8 @@ class StackedLinear(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the products, shape (B * rows, *, out), of x, shape (B * rows, *, in)."""
-        rows, transposed = x.reshape(len(self.weight), -1, x.shape[-1]), self.weight.transpose(1, 2)
+        rows = x.reshape(len(self.weight), -1, x.shape[-1])
+        transposed = self.weight.transpose(1, 2)
         bias = self.bias
         products = torch.bmm(rows, transposed) if bias is None else torch.baddbmm(bias[:, None], rows, transposed)
         return products.view(*x.shape[:-1], -1)

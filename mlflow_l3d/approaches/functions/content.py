@@ -81,12 +81,15 @@ class Content:
         self.unknown: list[tuple[str, Any]] = []
         self._variables_hashed = hashed if variables_hashed is None else variables_hashed
         plain = inspect.unwrap(getattr(thing, "func", thing))
-        self.name, self.module, self.hashed = name, getattr(plain, "__module__", None), hashed
+        self.name = name
+        self.module = getattr(plain, "__module__", None)
+        self.hashed = hashed
         self.root = parts.full_name(plain if hasattr(plain, "__qualname__") else type(plain))
         self.texts: dict[str, str] = {}
         self.variables: dict[str, str] = {}
         self.carried: dict[tuple[str, str], Any] = {}
-        self._folders, self._followed = parts.folders_of(plain), set[Hashable]()
+        self._folders = parts.folders_of(plain)
+        self._followed = set[Hashable]()
         self.refer(getattr(thing, "__name__", name), thing)
 
     def is_local(self, module: str) -> bool:
@@ -158,15 +161,19 @@ class Content:
 
     def _names(self, called: str, function: FunctionType) -> None:
         """Add what a function looks up, encloses and has as defaults."""
-        code, module, variables = function.__code__, parts.module_of(function), function.__globals__
-        names, attributes = {*parts.named(code)}, {*parts.named(code, parts.ATTRIBUTES)}
+        code = function.__code__
+        module = parts.module_of(function)
+        variables = function.__globals__
+        names = {*parts.named(code)}
+        attributes = {*parts.named(code, parts.ATTRIBUTES)}
         for each in sorted(_HIDING & ((names - {*variables}) | ({"import_module"} & (names | attributes)))):
             self._add(f"{each}()", self.refuse(f"{each}()", variables))
         for each in sorted(names & {*variables}):
             self._variable(module, each, variables[each], names | attributes)
         for each in parts.named(code, parts.IMPORTS):
             self._module(sys.modules.get(each.partition(".")[0]), names | attributes)
-        held, defaults = [*parts.enclosed(function)], [*enumerate(function.__defaults__ or ())]
+        held = [*parts.enclosed(function)]
+        defaults = [*enumerate(function.__defaults__ or ())]
         for place, value in (*held, *defaults, *(function.__kwdefaults__ or {}).items()):
             self.refer(f"{called}.{place}", value)
 
@@ -257,7 +264,8 @@ class Content:
         classes = [each for each in type(value).__mro__ if each not in _BUILT_IN]
         # What the user's classes say of an object, and its attributes, are all that it is.
         is_own = classes and all(self.is_local(each.__module__) and not hasattr(each, "__slots__") for each in classes)
-        is_pydantic, is_namespace = hasattr(value, "__pydantic_fields__"), isinstance(value, argparse.Namespace)
+        is_pydantic = hasattr(value, "__pydantic_fields__")
+        is_namespace = isinstance(value, argparse.Namespace)
         is_record = is_pydantic or is_namespace or dataclasses.is_dataclass(value)
         if is_record or is_own or (items and getattr(value, "__dict__", None)):
             self.refer(kind, type(value))
@@ -279,7 +287,7 @@ class Content:
             return repr(value)
         if isinstance(value, list | tuple):
             texts = ", ".join(self.text_of(each, f"{path}[{place}]") for place, each in enumerate(value))
-            return f"[{texts}]" if isinstance(value, list) else f"({texts}{',' * (len(value) == 1)})"
+            return f"[{texts}]" if isinstance(value, list) else f"({texts}{',' if len(value) == 1 else ''})"
         if isinstance(value, set | frozenset):
             return f"{type(value).__qualname__}({', '.join(sorted(self.text_of(each, path) for each in value))})"
         if isinstance(value, dict):

@@ -74,7 +74,8 @@ class SeedFunction(BySource, Command):
     hyperparameters: Mapping[str, Hyperparameter] = {"classes": Command.hyperparameters["classes"]}
 
     def __init__(self, function: Callable[..., Any], *, version: str = "", metric: str = AUTO) -> None:
-        parameters, several = inspect.signature(function).parameters, (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+        parameters = inspect.signature(function).parameters
+        several = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
         needed = (name for name, each in parameters.items() if each.default is each.empty and each.kind not in several)
         self.function, self.factors = function, tuple(needed)
         if not self.factors:

@@ -56,7 +56,8 @@ def source(thing: FunctionType | type) -> str:
 
 def full_name(value: Any) -> str:
     """Return module and name of a function, class or module; a public name of ours stays, wherever it is defined."""
-    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", getattr(value, "__name__", ""))
+    module = getattr(value, "__module__", None)
+    name = getattr(value, "__qualname__", getattr(value, "__name__", ""))
     if isinstance(value, FunctionType):
         module, name = module_of(value), value.__code__.co_qualname
     is_ours = str(module).startswith("mlflow_l3d.") and name.isidentifier()
@@ -125,7 +126,8 @@ def arrow_bytes(frame: Any) -> memoryview:
 
     is_pandas = type(frame).__module__.startswith("pandas")
     table = pa.Table.from_pandas(frame, preserve_index=True) if is_pandas else pa.table(frame)
-    table, sink = table.replace_schema_metadata(None).combine_chunks(), pa.BufferOutputStream()
+    table = table.replace_schema_metadata(None).combine_chunks()
+    sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return memoryview(sink.getvalue())
@@ -176,7 +178,8 @@ def folders_of(function: Any) -> list[Path]:
 
 def is_local(module: str, folders: Iterable[Path]) -> bool:
     """Return whether an imported module is in one of these folders."""
-    top, file = module.partition(".")[0], getattr(sys.modules.get(module), "__file__", None)
+    top = module.partition(".")[0]
+    file = getattr(sys.modules.get(module), "__file__", None)
     if file is None or top in ("__main__", "mlflow_l3d"):
         return False
     path = Path(file).resolve()

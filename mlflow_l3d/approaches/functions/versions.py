@@ -21,7 +21,8 @@ _LEFT: Final[dict[str, tuple[dict[str, tuple[str, str]], Any]]] = {}
 
 def _as_before(content: Content) -> dict[str, str]:
     """Return the variables of a function, as they were before its own runs changed them."""
-    variables, (left, _) = dict(content.variables), _LEFT.get(content.root, ({}, None))
+    variables = dict(content.variables)
+    left, _ = _LEFT.get(content.root, ({}, None))
     for each, (after, before) in [*left.items()]:
         if variables.get(each, "") == after:
             variables[each] = before
@@ -48,7 +49,8 @@ class OwnChanges(AbstractContextManager["OwnChanges"]):
         """Let the variables that changed count as they were before."""
         for function, before in self.before:
             content = _with_variables(function)
-            now, changed = content.variables, {name for name, _ in before.items() ^ content.variables.items()}
+            now = content.variables
+            changed = {name for name, _ in before.items() ^ content.variables.items()}
             left = {name: (now.get(name, ""), before.get(name, "")) for name in changed}
             _LEFT[content.root] = left, content.unknown
 
@@ -125,7 +127,8 @@ class BySource:
         for (module, name), value in state.pop("carried").items():
             *outer, last = name.split(".")
             place = functools.reduce(getattr, outer, importlib.import_module(module))
-            here, there = Content(getattr(place, last, None), name), Content(value, name)
+            here = Content(getattr(place, last, None), name)
+            there = Content(value, name)
             if (here.texts, here.variables) != (there.texts, there.variables):
                 setattr(place, last, value)
         vars(self).update(state)

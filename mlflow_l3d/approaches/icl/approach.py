@@ -198,7 +198,8 @@ class InContextLearning(Approach):
 
     def inactive_factors(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:
         """Return the factors without an effect: no examples to choose or order, greedy answers, lists of one."""
-        recipe, several = recipes.Recipe.of(hyperparameters), "set hyperparameter {0} to several, e.g. to {1}"
+        recipe = recipes.Recipe.of(hyperparameters)
+        several = "set hyperparameter {0} to several, e.g. to {1}"
         inactive: dict[str, str] = {}
         if recipe.shots == 0:
             reason = "shots is 0, so that the prompt has no example; set hyperparameter shots, e.g. to 2"

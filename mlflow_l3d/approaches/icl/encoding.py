@@ -103,7 +103,8 @@ def answers_ids(
 ) -> list[list[int]]:
     """Return the tokens of every class's answer in a format; see :func:`answer_ids`."""
     lead = prompt_format.lead(conversation)
-    chat, before = chat and not lead, lead or prompt_format.shot.rpartition("}")[2] or ":"
+    chat = chat and not lead
+    before = lead or prompt_format.shot.rpartition("}")[2] or ":"
     return [answer_ids(loaded, answer, chat, before=before) for answer in prompt_format.answers]
 
 
@@ -148,7 +149,8 @@ def check_length(
     """
     if not loaded.bounded:
         return
-    longest, behind = max(map(len, prompts), default=0), loaded.places_behind(answers, new_tokens)
+    longest = max(map(len, prompts), default=0)
+    behind = loaded.places_behind(answers, new_tokens)
     if not loaded.continues and longest <= loaded.context:
         longest = max([new_tokens, *map(len, answers)])
     over = longest + behind - loaded.context

@@ -170,7 +170,8 @@ class RemoteJudge:
     def __init__(self, reference: str, recipe: Recipe, cache: Path, opened: ExitStack) -> None:
         self.temperature = recipe.temperature
         self.connection = Connection(reference, recipe, cache, opened)
-        self.tokens, self.thinks = self.verdict_tokens + recipe.thought_tokens, recipe.thinks
+        self.tokens = self.verdict_tokens + recipe.thought_tokens
+        self.thinks = recipe.thinks
 
     def scores(self, prompts: Sequence[str], words: Sequence[str], seed: int) -> FloatArray:
         """Return the score of each answer; nan if a text names no verdict, or two."""

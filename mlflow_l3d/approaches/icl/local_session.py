@@ -171,8 +171,10 @@ def cut_shares(
     input and its neighbours share a token the second is exact to that token.
     """
     around = encoding.prompt_text(loaded, frame, chat)
-    before, behind = around.partition(encoding.PLACEHOLDER)[0], around.rpartition(encoding.PLACEHOLDER)[2]
-    tail, special = len(encoding.bare_ids(loaded, behind)), 0 if chat else loaded.tokenizer.num_special_tokens_to_add()
+    before = around.partition(encoding.PLACEHOLDER)[0]
+    behind = around.rpartition(encoding.PLACEHOLDER)[2]
+    tail = len(encoding.bare_ids(loaded, behind))
+    special = 0 if chat else loaded.tokenizer.num_special_tokens_to_add()
     is_cut, input_is_cut = [], []
     for all_ids, ids, prompt in zip(whole, kept, inputs, strict=True):
         gone = len(all_ids) - len(ids)

@@ -144,17 +144,21 @@ class PromptFormat:
             Whose.
         """
         labelled = conversation == "llama"
-        turn, label = (self.labelled_turn if labelled else self.turn) or self.shot, self.lead(conversation)
+        turn = (self.labelled_turn if labelled else self.turn) or self.shot
+        label = self.lead(conversation)
         spoken: list[tuple[str, str]] = []
         if self.instruction:
-            spoken += [("system", _SYSTEM)] if labelled else []
+            if labelled:
+                spoken.append(("system", _SYSTEM))
             spoken += [("user", self.instruction)]
             acknowledged = _ACKNOWLEDGED.format(self.topic) if self.verbaliser else _ANSWERS
-            spoken += [("assistant", acknowledged)] if conversation != "zephyr" else []
+            if conversation != "zephyr":
+                spoken.append(("assistant", acknowledged))
         for example, answer in shots:
             spoken += [("user", self._filled(turn, example)), ("assistant", f"{label} {self._said(answer)}".strip())]
         spoken += [("user", self._filled(turn, texts))]
-        spoken += [("assistant", label)] if label else []
+        if label:
+            spoken.append(("assistant", label))
         return [{"role": role, "content": content} for role, content in spoken]
 
     def lead(self, conversation: Conversation | None) -> str:

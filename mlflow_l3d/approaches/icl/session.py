@@ -179,7 +179,8 @@ class PromptSession(Session):
             predictions, unread = self._numbers(places), (places < 0).tolist()
         else:
             answers = [decisions.answer_text(text, stops) for text in texts]
-            predictions, unread = self.task.form.predictions(answers), [not answer for answer in answers]
+            predictions = self.task.form.predictions(answers)
+            unread = [not answer for answer in answers]
         written, unread = written[: asked.tested], unread[: asked.tested]
         why = [each.reason(thinks=thinks) if lost else "" for each, lost in zip(written, unread, strict=True)]
         for reason in ("thought", "filtered"):
@@ -194,7 +195,7 @@ class PromptSession(Session):
             return
         self.hinted.add(reason)
         ids = [str(each) for each in self.task.example_ids[asked.test[: asked.tested][lost]]]
-        shown = ", ".join(ids[:_NAMED]) + ", ..." * (len(ids) > _NAMED)
+        shown = ", ".join(ids[:_NAMED]) + (", ..." if len(ids) > _NAMED else "")
         _log.warning("%d of %d answers %s: example_id %s.", len(ids), len(lost), REASONS[reason], shown)
 
     def _stops(self) -> tuple[str, ...]:

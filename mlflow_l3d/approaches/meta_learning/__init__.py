@@ -74,7 +74,8 @@ class MetaLearning(Approach):
         if settings["adaptation_steps"] == AUTO and learner != "protonet":
             settings["adaptation_steps"] = settings["inner_steps"]
         if settings["inner_optimizer"] == "adam" and learner != "reptile":
-            allowed, fix = f"is not defined for learner={learner}", "Use inner_optimizer=sgd, or learner=reptile."
+            allowed = f"is not defined for learner={learner}"
+            fix = "Use inner_optimizer=sgd, or learner=reptile."
             raise ParameterError("hyperparameters.inner_optimizer", "adam", allowed, fix)
         return settings
 
@@ -96,7 +97,8 @@ class MetaLearning(Approach):
 
     def remedies(self, task: Task, hyperparameters: Mapping[str, Value]) -> tuple[Remedy, ...]:  # noqa: ARG002
         """Return longer meta-training, and ten times the steps of the adaptation if the learner has any."""
-        epochs, steps = 2 * int(hyperparameters["epochs"]), hyperparameters["adaptation_steps"]
+        epochs = 2 * int(hyperparameters["epochs"])
+        steps = hyperparameters["adaptation_steps"]
         values: dict[str, dict[str, Value]] = {f"longer meta-training ({epochs} epochs)": {"epochs": epochs}}
         if steps != AUTO:
             more = max(10, 10 * int(steps))

@@ -62,7 +62,9 @@ class Reptile(Learner):
 
     def gradient(self, stack: Stack, x: torch.Tensor, targets: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
         """See :meth:`Learner.gradient`."""
-        steps, rate, (cells, tasks) = self.settings.inner_steps, self.settings.inner_learning_rate, x.shape[:2]
+        steps = self.settings.inner_steps
+        rate = self.settings.inner_learning_rate
+        cells, tasks = x.shape[:2]
         if self.settings.inner_optimizer == "adam" and steps > 1:
             return self._with_adam(stack, x, targets, mask)
         sheets, z = x.flatten(0, 1), self.embedded(stack, x)
@@ -98,7 +100,9 @@ class Reptile(Learner):
         self, stack: Stack, x: torch.Tensor, targets: torch.Tensor, mask: torch.Tensor | None
     ) -> torch.Tensor:
         """Go task by task through all cells: Adam's later steps see updates of full rank."""
-        tasks, rate, steps = x.shape[1], self.settings.inner_learning_rate, self.settings.inner_steps
+        tasks = x.shape[1]
+        rate = self.settings.inner_learning_rate
+        steps = self.settings.inner_steps
         targets = targets.view(*x.shape[:2], *targets.shape[1:])
         masks = None if mask is None else mask.view(*x.shape[:2], *mask.shape[1:])
         stack.g1.zero_()
@@ -203,10 +207,13 @@ class Maml(Learner):
     def gradient(self, stack: Stack, x: torch.Tensor, targets: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
         """See :meth:`Learner.gradient`."""
         cells, tasks, examples, inputs = x.shape
-        units, classes, rate = stack.w1.shape[2], stack.classes, self.settings.inner_learning_rate
+        units = stack.w1.shape[2]
+        classes = stack.classes
+        rate = self.settings.inner_learning_rate
         support, sets, empty = self.settings.shots * classes, cells * tasks, self.buffers.empty
         queries, steps = examples - support, self.settings.inner_steps
-        rows, sheets = x.view(cells, tasks * examples, inputs), x.view(sets, examples, inputs)
+        rows = x.view(cells, tasks * examples, inputs)
+        sheets = x.view(sets, examples, inputs)
         x_s, z, wanted = sheets[:, :support], self.embedded(stack, x), targets[:, support:]
         mask_s, mask_q = (None, None) if mask is None else (mask[:, :support], mask[:, support:])
         path = learner.descend(x_s, z[:, :support], stack.w2, targets[:, :support], mask_s, rate, steps, self.buffers)

@@ -84,7 +84,8 @@ class Learner(ABC):
         inputs, hidden, classes, tasks, examples
             Sizes D, H, C, T and n, the examples of a task.
         """
-        tried, x = type(self)(self.settings), torch.zeros(1, tasks, examples, inputs + 1)
+        tried = type(self)(self.settings)
+        x = torch.zeros(1, tasks, examples, inputs + 1)
         w1, w2 = torch.zeros(1, inputs + 1, hidden), torch.zeros(1, hidden + 1, classes)
         with torch.inference_mode():
             tried.differentiate(Stack(w1, w2), x, torch.zeros(x.shape[:3], dtype=torch.int64))

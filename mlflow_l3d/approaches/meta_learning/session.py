@@ -76,7 +76,9 @@ class MetaSession(StackedSession[Draws]):
         self.features, self.recipe = features, recipe
         self.classes = chosen_classes(recipe.classes, task.class_names)
         self.learner = learner_of(recipe)
-        inputs, classes, hidden = features.shape[1], len(self.classes), recipe.hidden_units
+        inputs = features.shape[1]
+        classes = len(self.classes)
+        hidden = recipe.hidden_units
         examples = classes * (recipe.shots + recipe.queries)
         step = self.learner.bytes_per_cell(inputs, hidden, classes, recipe.tasks, examples)
         evaluated = len(task.first_split.test)
@@ -128,7 +130,8 @@ class MetaSession(StackedSession[Draws]):
                 outcomes[running[place].cell.key] = self.outcome_of(running[place], tested[place], validated[place])
             if not going:
                 break
-            stack, running = stack.select(going), [running[place] for place in going]
+            stack = stack.select(going)
+            running = [running[place] for place in going]
         return [(outcomes[draws.cell.key], len(draws.losses)) for draws in drawn]
 
     def _is_told(self, own: Draws, epoch: int, validation: FloatArray) -> bool:

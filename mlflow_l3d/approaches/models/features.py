@@ -168,7 +168,9 @@ def encode(file: BinaryIO, texts: Sequence[Sequence[str]], encoding: Encoding, *
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     tokens = tokenise(tokenizer, texts, encoding.max_length)
     np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (rows, width)})
-    start, kind, batches = file.tell(), torch.device(device).type, tokens.by_length(np.arange(rows), BATCH)
+    start = file.tell()
+    kind = torch.device(device).type
+    batches = tokens.by_length(np.arange(rows), BATCH)
 
     def one(batch: IntArray) -> npt.NDArray[Any]:
         with torch.autocast(kind, torch.bfloat16, enabled=encoding.dtype == "bfloat16"):  # of this thread alone

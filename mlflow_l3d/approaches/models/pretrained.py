@@ -102,7 +102,7 @@ def need_bitsandbytes() -> None:
     """Raise :class:`ParameterError`, with the pip command, unless 4-bit weights can be loaded."""
     missing = [package for package in ("bitsandbytes", "accelerate") if find_spec(package) is None]
     if missing:
-        needs = f"a 4-bit model needs the package{'s' * (len(missing) > 1)} {' and '.join(missing)}"
+        needs = f"a 4-bit model needs the package{'s' if len(missing) > 1 else ''} {' and '.join(missing)}"
         raise ParameterError("hyperparameters.quantise", "4bit", needs, f"Run: pip install {' '.join(missing)}")
 
 

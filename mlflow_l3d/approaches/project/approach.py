@@ -121,7 +121,9 @@ class Project(Command):
         metric: str = AUTO,
         here: Path | None = None,
     ) -> None:
-        self.uri, self.entry_point, self.here = str(uri), entry_point, here or Path.cwd()
+        self.uri = str(uri)
+        self.entry_point = entry_point
+        self.here = here or Path.cwd()
         self.code_folder = self.here / Path(self.uri.removeprefix("file://").partition("#")[0]).expanduser()
         self.given = _pairs(project_parameters)
         typed = ",".join(f"{name}={value}" for name, value in self.given.items())
@@ -162,7 +164,8 @@ class Project(Command):
 
     def _project(self, hyperparameters: Mapping[str, Value]) -> tuple[Located, EntryPoint]:
         """Return the project and its entry point; what MLflow fetched stays as it is while this object is there."""
-        version, env_manager = str(hyperparameters["version"]), str(hyperparameters["env_manager"])
+        version = str(hyperparameters["version"])
+        env_manager = str(hyperparameters["env_manager"])
         if env_manager not in ENV_MANAGERS:
             raise unknown_name("hyperparameters.env_manager", env_manager, ENV_MANAGERS)
         if (version, env_manager) not in self._found:

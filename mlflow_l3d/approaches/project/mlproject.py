@@ -122,10 +122,13 @@ def _by_mlflow(address: str, uri: str, version: str, env_manager: str, cache: Pa
     """
     with tempfile.TemporaryDirectory(prefix="l3d-project-") as name:
         folder = Path(name)
-        probe, found, copied = folder / "probe.py", folder / "found.json", folder / "project"
+        probe = folder / "probe.py"
+        found = folder / "found.json"
+        copied = folder / "project"
         probe.write_text(_PROBE, encoding="utf-8")
         words = [sys.executable, "-m", "mlflow", "run", address, "-e", str(probe), "--env-manager", env_manager]
-        words += ["--version", version] if version else []
+        if version:
+            words += ["--version", version]
         ours = {"MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}", "TMPDIR": name}
         variables = {name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_RUN")}
         variables |= {**ours, **_this_environment(), "L3D_PROBE": str(found), "L3D_PROJECT": str(copied)}
@@ -230,7 +233,8 @@ def entry_point(folder: Path, name: str) -> EntryPoint:
         If it is not there, or MLproject cannot be read.
     """
     document = _document(folder)
-    project, declared = str(document.get("name") or ""), document.get("entry_points") or {}
+    project = str(document.get("name") or "")
+    declared = document.get("entry_points") or {}
     if document.get("docker_env"):
         raise ParameterError("uri", folder.name, "runs in a container, which approach=project does not start")
     environment = next((str(document[each]) for each in _ENVIRONMENTS if document.get(each)), "")

@@ -217,7 +217,8 @@ def submitter(folder: Path, options: Mapping[str, Any], *, gpu: bool) -> Any:
     ParameterError
         If there is no such scheduler here.
     """
-    cluster, submitit = options["cluster"], imported("submitit", "executor=submitit", "slurm")
+    cluster = options["cluster"]
+    submitit = imported("submitit", "executor=submitit", "slurm")
     try:
         executor = submitit.AutoExecutor(folder / "tasks", cluster=cluster, slurm_max_num_timeout=1_000_000)
     except RuntimeError as error:

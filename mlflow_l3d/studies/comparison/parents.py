@@ -95,7 +95,8 @@ class Parent:
         approach, typed = self.document.get("approach"), self.document.get("parameters")
         if not isinstance(typed, dict) or not isinstance(approach, dict):
             return Source()
-        declared, texts = SEEDS if "seeds" in self.document else MAIN, typed_parameters(self.document)
+        declared = SEEDS if "seeds" in self.document else MAIN
+        texts = typed_parameters(self.document)
         typed = {name: str(text) for name, text in texts.items() if name in declared}
         changed = {name: text for name, text in typed.items() if text != declared[name].default}
         return Source(approach=str(approach.get("name")), given=changed, is_typed=is_typed(texts))
@@ -190,7 +191,8 @@ def by_task(parents: Sequence[Parent]) -> dict[str, dict[str, Parent]]:
 
 def _tasks(parents: Sequence[Parent], contents: Sequence[str]) -> dict[str, dict[str, Parent]]:
     """Return task -> system -> parent; parents of one task have equal `contents`."""
-    every, tasks = list(zip(contents, system_names(parents, contents), parents, strict=True)), {}
+    every = list(zip(contents, system_names(parents, contents), parents, strict=True))
+    tasks = {}
     for number, content in enumerate(dict.fromkeys(contents), 1):
         group = {name: parent for identity, name, parent in every if identity == content}
         task = next(iter(group.values())).task
@@ -206,7 +208,8 @@ def system_names(parents: Sequence[Parent], contents: Sequence[str]) -> list[str
     typed = [{**defaults, **options} if options else {} for options in commands]
     rows = [parent.choices() | options for parent, options in zip(parents, typed, strict=True)]
     choices = pd.DataFrame(rows).fillna("")
-    words, group = pd.Series("", choices.index), pd.Series(contents, dtype=object)
+    words = pd.Series("", choices.index)
+    group = pd.Series(contents, dtype=object)
     for name, values in choices.items():
         if values.groupby(group).nunique().max() > 1:
             bare = name in ("approach", "model", "source")

@@ -113,7 +113,8 @@ def systems_of(runs: Mapping[str, Runs], metric: Metric) -> tuple[list[System], 
         averaged = replace(each.averaged(recorded.units), lost=recorded.failed)
         if first:
             of_units = np.unique(recorded.units, return_index=True)[1]
-            setting, seed = np.searchsorted(first, recorded.settings[of_units]), recorded.seed[of_units]
+            setting = np.searchsorted(first, recorded.settings[of_units])
+            seed = recorded.seed[of_units]
             averaged = within_settings(averaged, setting, pd.factorize(seed)[0])
         if averaged.runs < each.runs:
             shared = f"{each.runs} runs have {averaged.runs} seeds"

@@ -64,7 +64,8 @@ class ComparedRuns(OnOneScreen):
         full
             Whether to return all numbers, scores as fractions, as :class:`Comparison` has them.
         """
-        frame, means = self.comparison.to_frame(), {"mean_first": "mean of first", "mean_second": "mean of second"}
+        frame = self.comparison.to_frame()
+        means = {"mean_first": "mean of first", "mean_second": "mean of second"}
         heads = dict(zip(with_interval("difference"), ("difference", "low", "high"), strict=True))
         shown = frame[["task", "first", "second", "verdict", *means, *heads]]
         return frame if full else unit_of(self.comparison.metric).heads(shown, means, heads)
@@ -100,7 +101,9 @@ class ComparedRuns(OnOneScreen):
 
 def finish_comparison(opened: AuxiliaryRun, compared: ComparedRuns, tags: Mapping[str, str]) -> None:
     """Write tables, report and result to the run of a comparison, with links to the parents in its description."""
-    comparison, frame, report = compared.comparison, compared.to_frame(full=True), compared.report()
+    comparison = compared.comparison
+    frame = compared.to_frame(full=True)
+    report = compared.report()
     parents = pd.DataFrame(compared.parents)[["task", "system", "run_id", "experiment_id"]]
     checks = [asdict(check) | {"rate": check.rate} for check in compared.self_checks]
     advice = [asdict(advice_on(each)) for each in comparison.differences]

@@ -219,7 +219,8 @@ def _scores(tasks: Mapping[str, Sequence[System]]) -> pd.DataFrame:
 
 def _self_checks(tasks: Mapping[str, Sequence[System]], arguments: Arguments) -> Iterator[SelfCheck]:
     """Yield the A/A comparisons of systems with six runs, and of pairs with three shared ones, or more."""
-    times, options = arguments["self_check"], {"seed": arguments["root_seed"], "level": arguments["level"]}
+    times = arguments["self_check"]
+    options = {"seed": arguments["root_seed"], "level": arguments["level"]}
     for task, systems in tasks.items():
         ending = f" ({task})" if len(tasks) > 1 else ""
         for system in systems:

@@ -93,7 +93,8 @@ class Gathered:
 
         Only such a run collapses on its validation part, too, and most of its restarts learn.
         """
-        share, answers = self.collapsed / max(1, len(self.golden)), self.members.answers(self.classes)
+        share = self.collapsed / max(1, len(self.golden))
+        answers = self.members.answers(self.classes)
         can_restart = answers is not None and 0 < share < MANY and answers.constant / answers.runs >= share / 2
         return sorted(remedies, key=lambda each: "restarts" not in each.changes) if can_restart else remedies
 
@@ -127,7 +128,7 @@ def gather(client: Client, run_id: str, asked: str) -> Gathered:
     over = (SEED,) if parent.data.tags.get(names.DESIGN) == "seeds" else drawn_factors(cells)
     chosen_by = chosen_by_other(cells, metric)
     members = MemberRows(planned.design_of(cells), over)
-    found_classes = read_members(client, cells, members, f"validation_{metric.name}" * (not chosen_by))
+    found_classes = read_members(client, cells, members, "" if chosen_by else f"validation_{metric.name}")
     classes = len(source.classes) or found_classes
     spread = _spread(cells, replace(planned, classes=classes or None), metric)
     seconds = float(pd.to_numeric(cells.get("duration_seconds", pd.Series(dtype=float))).mean())

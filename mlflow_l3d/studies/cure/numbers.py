@@ -67,7 +67,7 @@ class Verified:
     @property
     def pairs(self) -> str:
         """How many pairs are compared, and how many have a run without a score."""
-        return counted(self.runs, "pair") + f", {self.failed} failed" * bool(self.failed)
+        return counted(self.runs, "pair") + (f", {self.failed} failed" if self.failed else "")
 
     @property
     def over_predicted(self) -> Range:
@@ -86,8 +86,9 @@ class Verified:
     def roughness(self) -> str:
         """Why intervals of the spread do not hold: few runs collapsed; empty if they do."""
         # With fewer, but some, intervals of a ratio of standard deviations cover as little as 63 %.
-        words = f"{self.collapsed} of {2 * self.runs} runs collapsed: intervals may be too short"
-        return words * (0 < self.collapsed < 5)
+        if 0 < self.collapsed < 5:
+            return f"{self.collapsed} of {2 * self.runs} runs collapsed: intervals may be too short"
+        return ""
 
     @property
     def less_spread(self) -> Verdict:
@@ -151,7 +152,8 @@ def verify(
     numbers = {"run": np.flatnonzero(both)}
     measured, _ = measure(System("cured", cured, numbers), System("plain", plain, numbers), count_examples=False)
     half = t_quantile(float(measured.degrees), level) * float(measured.error)
-    change, made, std = float(measured.difference), verified.prediction, float(plain.std(ddof=1))
+    change, made = float(measured.difference), verified.prediction
+    std = float(plain.std(ddof=1))
     scaled = Range(*(std / made.std_before * end for end in made.std))
     return replace(
         verified,

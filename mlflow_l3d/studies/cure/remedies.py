@@ -62,7 +62,9 @@ def cured_request(plain: GoldenRequest, remedy: Remedy) -> GoldenRequest:
     ParameterError
         If their approach cannot have this remedy.
     """
-    setup, key, remedy = plain.setup, cured_key(plain, remedy), trained(plain, remedy)
+    setup = plain.setup
+    key = cured_key(plain, remedy)
+    remedy = trained(plain, remedy)
     if remedy.kind == "more_data":
         size = int(remedy.changes["num_labelled"])
         task = _with_labels(setup.task, size)
@@ -147,12 +149,13 @@ def predict_changed(
     lacking = f"{measured.failed} of {len(plain)} golden runs have no score" if measured.failed else ""
     if measured.runs < FEWEST:
         return [replace(alone, reason=f"unknown, since {lacking}")]
-    std, seconds = gathered.spread.times(measured.ratio), float(cells["duration_seconds"].mean())
+    std = gathered.spread.times(measured.ratio)
+    seconds = float(cells["duration_seconds"].mean())
     members = MemberRows(gathered.members.design, gathered.members.over)
     after: list[Prediction] = []
     unknown = ""
     if remedy.kind in CHANGING:
-        classes = read_members(client, cells, members, f"validation_{metric.name}" * (not gathered.chosen_by))
+        classes = read_members(client, cells, members, "" if gathered.chosen_by else f"validation_{metric.name}")
         after, reasons = predicted(members, metric, gathered.classes or classes, std, scores, most_members=most_members)
         unknown = "" if after else f"ensembles of such runs are unknown. {reasons[0].rstrip('.')}"
     reason = "; ".join(filter(None, (lacking, measured.roughness, unknown)))
@@ -161,7 +164,8 @@ def predict_changed(
     for each in after:
         words = f"{remedy_words(each.remedy)}, {remedy.words}"
         both = replace(each.remedy, changes=remedy.changes, trainings=remedy.trainings, words=words)
-        ratio, change = measured.ratio.times(each.ratio), measured.mean_change.plus(each.mean_change)
+        ratio = measured.ratio.times(each.ratio)
+        change = measured.mean_change.plus(each.mean_change)
         found.append(replace(each, remedy=both, ratio=ratio, mean_change=change))
     return [replace(each, std_before=gathered.spread.value, seconds=seconds * each.trainings) for each in found]
 
@@ -185,12 +189,13 @@ def labels_remedy(
     now = _size(own_parameter(gathered.parent, "num_labelled"))
     if not now or not gathered.importances:
         return
-    remedy, by_size = other_labels(now, 2 * now), _scores_by_size(client, gathered)
+    remedy = other_labels(now, 2 * now)
+    by_size = _scores_by_size(client, gathered)
     why = f"unknown from one size. A second one shows it: mlflow-l3d investigate ... --num-labelled {2 * now}"
     reason = ""
     if golden is not None:
         size = int(trained(golden, remedy).changes["num_labelled"])
-        runs = f"golden runs with {size:,} labels" + f" (the data have no {2 * now:,})" * (size < now)
+        runs = f"golden runs with {size:,} labels" + (f" (the data have no {2 * now:,})" if size < now else "")
         why = f"unknown until verified by {runs}"
         (found,) = predict_changed(client, gathered, golden, plain, remedy, 0)
         if found.basis == "exact" and size > now:
@@ -198,7 +203,8 @@ def labels_remedy(
             return
         if found.basis == "exact" and size not in by_size:
             cells = _changed_runs(client, golden, remedy)
-            by_size[size], reason = _scores(cells, gathered.metric.name, golden.runs), f"a line through {runs}"
+            by_size[size] = _scores(cells, gathered.metric.name, golden.runs)
+            reason = f"a line through {runs}"
     line = more_labels([*_points(by_size)], now=now, size=2 * now, unknown=why)
     yield line if line.reason else replace(line, reason=reason)
 
@@ -213,7 +219,7 @@ def data_remedies(gathered: Gathered, task: Task | None) -> Iterator[Prediction]
         luck = members.luck_of_tests(gathered.metric, gathered.classes)
         made = more_tests(gathered.spread, luck=luck, now=test_size, size=2 * test_size)
         unused = unused_test_examples(task) if task is not None else None
-        lacking = f" (the data have no {2 * test_size:,})" * (unused is not None and unused < test_size)
+        lacking = f" (the data have no {2 * test_size:,})" if unused is not None and unused < test_size else ""
         yield replace(made, remedy=replace(made.remedy, words=made.remedy.words + lacking))
     seeds, cells = [f"seed.{name}" for name in TASK_FACTORS], gathered.cells
     if task is not None and len(task) and {*seeds} <= {*cells} and len(cells[seeds].drop_duplicates()) > 1:
@@ -262,7 +268,8 @@ def _best_examples(gathered: Gathered, task: Task, columns: list[str]) -> Predic
     used = included.any(axis=0)
     groups = task.labels[used] if task.class_names else None
     sign = gathered.metric.sign
-    signed, highest = sign * scores.to_numpy(dtype=np.float64), max(sign * end for end in gathered.metric.range)
+    signed = sign * scores.to_numpy(dtype=np.float64)
+    highest = max(sign * end for end in gathered.metric.range)
     made = which_examples(included[:, used], signed, factor="label_selection", groups=groups, highest=highest)
     value, *ends = (sign * each for each in made.prediction.mean_change)
     return replace(made.prediction, mean_change=Range(value, *sorted(ends)))

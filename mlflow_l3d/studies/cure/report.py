@@ -27,8 +27,7 @@ from mlflow_l3d.report.table import Table
 from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.cure.numbers import CureAnswer, Verified, against_collapse
 
-_ROWS: Final = 4
-"""Remedies on the first screen."""
+_ON_FIRST_SCREEN: Final = 4
 _READING: Final = (
     "Remedy: its name for --remedy. Remaining std: standard deviation of the score over golden runs with the remedy. "
     "Change of mean: with the remedy less without. Fragile: test examples that one of two results has right and the "
@@ -77,7 +76,7 @@ def cure_document(answer: CureAnswer, *, source: Source, run_id: str, settings: 
 
 def foreseen_table(answer: CureAnswer) -> Table | None:
     """Return the first remedies, and below them why trained ones have no ensembles on top, or no numbers."""
-    first = [each for each in answer.shown() if each.remedy.kind != "fix"][:_ROWS]
+    first = [each for each in answer.shown() if each.remedy.kind != "fix"][:_ON_FIRST_SCREEN]
     text = partial(range_text, unit=unit_of(answer.metric), digits=1)
     trained = [each for each in answer.predictions if each.remedy.kind in MEASURED]
     lacking = [f"{beginning(each.remedy)}: {each.reason}." for each in trained if each.reason]
@@ -92,7 +91,7 @@ def headline(answer: CureAnswer) -> str:
     """Return the sentence that decides."""
     unit, helping = unit_of(answer.metric), answer.helping()
     end = "."
-    first = f"First beat guessing: {answer.collapsed} of {answer.runs} runs are no better." * bool(answer.collapsed)
+    first = f"First beat guessing: {answer.collapsed} of {answer.runs} runs are no better." if answer.collapsed else ""
     if answer.verified:
         if (best := answer.best) is None:
             said = f"{beginning(answer.ranked[0].prediction.remedy, 1)}. {achieved(answer.ranked[0], answer)}"
@@ -125,7 +124,7 @@ def _helping(answer: CureAnswer) -> Answer:
         lead = f"{what}. The numbers below show runs that fail to learn."
     elif helping:
         agree, shift = helping[0].consistency.value, unit.change(helping[0].mean_change.value, 1)
-        more = f"; two results agree on {points(agree, 0)} % of the predictions" * math.isfinite(agree)
+        more = f"; two results agree on {points(agree, 0)} % of the predictions" if math.isfinite(agree) else ""
         lead = f"**{beginning(helping[0].remedy)}**: mean **{shift}**{unit.behind}{more}."
     elif any(each.remedy.kind in SEVERAL for each in answer.shown()):
         left = f"less than {100 * ENOUGH:.3g} % of the spread"
@@ -140,10 +139,10 @@ def _helping(answer: CureAnswer) -> Answer:
 def _cost(answer: CureAnswer) -> Answer:
     if (chosen := answer.chosen) is None:
         return Answer("What does it cost?", "", ("Reporting the mean of several runs costs their trainings.",))
-    time = f", {duration(chosen.seconds)} in all" * math.isfinite(chosen.seconds)
+    time = f", {duration(chosen.seconds)} in all" if math.isfinite(chosen.seconds) else ""
     kinds = {"active": "labels of other examples", "more_data": "twice the labels"}
     needed = kinds.get(chosen.remedy.kind, f"up to {chosen.remedy.members} times the labels")
-    labels = f", and {needed}" * chosen.remedy.needs_labels
+    labels = f", and {needed}" if chosen.remedy.needs_labels else ""
     lead = f"**{counted(chosen.trainings, 'training')}** behind each prediction{time}{labels}."
     return Answer("What does it cost?", "", (lead,))
 
@@ -232,9 +231,10 @@ def percent_text(share: float) -> str:
 def achieved(each: Verified, answer: CureAnswer) -> str:
     """Return what a trained remedy shows of the spread and the mean."""
     kept, low = answer.mean_kept(each), min(answer.metric.sign * end for end in each.mean_change[1:])
-    limit = f" by more than {unit_of(answer.metric).size(answer.smallest_effect)}" * (kept == "verified" and low <= 0)
+    margin = unit_of(answer.metric).size(answer.smallest_effect)
+    limit = f" by more than {margin}" if kept == "verified" and low <= 0 else ""
     spread = f"{percent_text(each.ratio.value)} %, {between(*each.ratio[1:], percent_text)}"
-    spread += f"; {each.roughness}" * bool(each.roughness)
+    spread += f"; {each.roughness}" if each.roughness else ""
     mean = f"Mean not {_worse(answer)}{limit}: {_SHOWN[kept]}."
     return f"Less spread: {_SHOWN[each.less_spread]} ({spread}). {mean}"
 

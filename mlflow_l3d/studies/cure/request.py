@@ -108,7 +108,9 @@ class CureRequest:
     @cached_property
     def _predicted(self) -> tuple[tuple[Prediction, ...], tuple[str, ...]]:
         """What is predicted of each remedy, best first, and in one line each what is not."""
-        gathered, golden, most_members = self.gathered, self.golden, self.arguments["most_members"]
+        gathered = self.gathered
+        golden = self.golden
+        most_members = self.arguments["most_members"]
         spread, metric, members, each_run = gathered.spread, gathered.metric, gathered.members, self.each
         plain = self.side.scores(metric.name, 0 if golden is None else golden.runs)
         shown = members, metric, gathered.classes, spread, gathered.golden
@@ -190,7 +192,8 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
     typed = read_arguments({**options, "parent_run_id": getattr(parent, "run_id", parent)}, CURE)
     latest = typed["parent_run_id"] == "latest"
     run_id = latest_investigation(client, status="FINISHED") if latest else whole_id(client, typed["parent_run_id"])
-    budget, gathered = Budget.parse(typed["budget"]), gather(client, run_id, typed["metric"])
+    budget = Budget.parse(typed["budget"])
+    gathered = gather(client, run_id, typed["metric"])
     side = _side(client, gathered, getattr(parent, "request", None), typed)
     golden, stored = side.request, len(side.cells)
     if golden is not None:

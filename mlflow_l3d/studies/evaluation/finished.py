@@ -194,7 +194,8 @@ def write_comment(client: Client, run_id: str, comment: str, badge: str) -> str:
     """
     if run_id == "all":
         raise ParameterError("parent_run_id", run_id, "must be one study", "Name it: mlflow-l3d view RUN_ID --comment")
-    result, info = result_of(client, run_id, "parent_run_id"), parent_run(client, run_id).info
+    result = result_of(client, run_id, "parent_run_id")
+    info = parent_run(client, run_id).info
     document, facts = result.report(), facts_of(result)
     footer = f"MLflow run {run_id}, {duration((info.end_time or math.nan) / 1000 - info.start_time / 1000)}"
     every = {"comment": (comment, comment_markdown(document, facts.rows, footer))}
@@ -227,9 +228,11 @@ def _of_gate(gate: Gate) -> Facts:
     answer, look, unit = gate.answer, gate.answer.looks[-1], unit_of(gate.answer.metric)
     level, low, high = gate_report.interval_of(answer, look)
     means = [unit.text(mean, answer.digits) for mean in answer.means]
-    difference, runs = unit.change(look.difference, answer.digits), counted(2 * look.runs, "run")
+    difference = unit.change(look.difference, answer.digits)
+    runs = counted(2 * look.runs, "run")
     interval = f"{difference} ({gate_report.limits(answer, low, high, answer.digits)})"
-    cost, pair = f"{runs}, {gate.computed} of them trained now", (answer.candidate, answer.baseline)
+    cost = f"{runs}, {gate.computed} of them trained now"
+    pair = (answer.candidate, answer.baseline)
     row = _row(answer.metric, pair, means, level, interval, look.decision, cost)
     return Facts(str(answer.metric), f"{look.decision}, {difference}{unit.behind}, {runs}", look.decision, (row,))
 

@@ -42,7 +42,9 @@ class Conduct:
     """One gate under way."""
 
     def __init__(self, request: GateRequest, client: Client, before: Forecast, *, progress: bool | None) -> None:
-        self.request, self.client, self.progress = request, client, shows_progress(progress)
+        self.request = request
+        self.client = client
+        self.progress = shows_progress(progress)
         self.answer = GateAnswer(
             baseline=request.baseline.title,
             candidate=request.candidate.title,
@@ -147,7 +149,8 @@ class Conduct:
         request, plan = self.request, self.request.plan
         random = request.examples == "random"
         if not self.answer.looks:
-            of_baseline, first = self._predictions(request.baseline, 2), self._predictions(request.candidate, 1)
+            of_baseline = self._predictions(request.baseline, 2)
+            first = self._predictions(request.candidate, 1)
             check_examples(of_baseline, next(first, None), request.candidate.title)
         candidate, baseline = self._systems(runs, predictions=random)
         measured, spread = measure(candidate, baseline, request.metric.sign, count_examples=random)
@@ -267,7 +270,8 @@ def systems_of(
             parts = ((place, frames[number]) for place, number in enumerate(places) if frames[number] is not None)
             predictions.append(join_predictions(parts, len(places)))
     configurations = [{"run": each} if request.paired else {} for each in numbers]
-    classes, examples = len(request.baseline.task.get("classes", ())) or None, request.test_examples
+    classes = len(request.baseline.task.get("classes", ())) or None
+    examples = request.test_examples
     read, why = systems([*scores], scored, configurations, predictions, request.metric, classes, examples)
     if tables is not None and why:
         raise ParameterError("examples", "random", f"the luck of test examples is not known: {why}")

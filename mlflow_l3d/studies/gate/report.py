@@ -53,7 +53,8 @@ def headline(answer: GateAnswer) -> str:
 
 def answers(answer: GateAnswer) -> tuple[Answer, Answer, Answer]:
     """Return the three questions that the report opens with: about luck, size, and other examples."""
-    lucky, look = "**There is no difference:** the two have equal scores in every run.", answer.looks[-1]
+    lucky = "**There is no difference:** the two have equal scores in every run."
+    look = answer.looks[-1]
     if not answer.outstanding.equal:
         open_ = ("Not known", "It is about the runs that did not fail.") if look.is_lossy else ("Yes", "It contains 0.")
         words = {"undecided": open_, "equivalent": ("Unlikely", f"It is within ± {answer.effect}.")}
@@ -75,7 +76,8 @@ def _size(answer: GateAnswer) -> tuple[str, str]:
 
 
 def _elsewhere(answer: GateAnswer) -> Answer:
-    question, interval = "On new examples, too?", limits(answer, *(answer.other or (math.nan, math.nan)), answer.digits)
+    question = "On new examples, too?"
+    interval = limits(answer, *(answer.other or (math.nan, math.nan)), answer.digits)
     if answer.examples == "random":
         lead = "**That is the question here:** the interval counts the luck of runs and of test examples."
         return Answer(question, "", (lead, f"More runs do not lessen the latter. Without it: {interval}."))
@@ -106,7 +108,9 @@ def steps(answer: GateAnswer, source: GateSource) -> list[Step]:
         text = f"About {runs:,.0f} runs of each settle it, if the difference stays. Finished runs count:"
         return [Step(text, source.command("gate", most_runs=f"{runs:.0f}"))]
     command = source.command("gate", examples="fixed") if answer.examples == "random" else ""
-    return [Step(advice_on(answer).sentences[0] + " Is it worse on these test data alone?" * bool(command), command)]
+    return [
+        Step(advice_on(answer).sentences[0] + (" Is it worse on these test data alone?" if command else ""), command)
+    ]
 
 
 def advice_on(answer: GateAnswer) -> Answer:
@@ -199,10 +203,12 @@ def gate_document(
     settings, lines
         As in :class:`mlflow_l3d.report.page.Document`.
     """
-    candidate, status = f"candidate {shorten(answer.candidate, 60)}", f"exit status {answer.exit_status}"
+    candidate = f"candidate {shorten(answer.candidate, 60)}"
+    status = f"exit status {answer.exit_status}"
     about = source.about(candidate, answer.metric, status)
     runs = counted(2 * answer.looks[-1].pairs, "run")
-    notes, advised = [note.partition(". ")[0].rstrip(".") + "." for note in answer.notes], advice_on(answer)
+    notes = [note.partition(". ")[0].rstrip(".") + "." for note in answer.notes]
+    advised = advice_on(answer)
     planned = plan_lines(answer.plan, answer.before, answer.metric)
     return Document(
         title=f"{answer.candidate} against {answer.baseline}",

@@ -180,7 +180,8 @@ def check_comparable(baseline: Side, candidate: Side) -> None:
             raise ParameterError(side.name, side.run_id, allowed, fix)
     if not baseline.task or not candidate.task:
         return
-    of_baseline, typed = f"of {the_baseline}", candidate.run_id or candidate.title
+    of_baseline = f"of {the_baseline}"
+    typed = candidate.run_id or candidate.title
     if baseline.task.get("fingerprint") != candidate.task.get("fingerprint"):
         data, allowed_data = candidate.task.get("name"), baseline.task.get("name")
         also = ", of other content" if data == allowed_data else ""

@@ -131,7 +131,8 @@ def recorded_side(client: Client, name: str, run_id: str, cells: pd.DataFrame | 
         allowed = "has no golden runs that finished, and a gate compares golden runs"
         raise ParameterError(name, run.info.run_id, allowed, "Investigate it with golden_runs=20 or more.")
     document = fetch_document(client, str(run.info.run_id), names.INVESTIGATION) or {}
-    title, context = str(run.info.run_name or run_id), run.data.tags.get(names.CONTEXT_KEY)
+    title = str(run.info.run_name or run_id)
+    context = run.data.tags.get(names.CONTEXT_KEY)
     typed = {key: value for key, value in document.get("parameters", {}).items() if key in MAIN}
     parameters = {**typed, **kept_whole(context), "device": own_parameter(run, "device") or "auto"}
     if is_pilot:  # `seeds` may choose another metric than `investigate`

@@ -233,7 +233,8 @@ def _is_passed(app: Callable[..., Any], name: str, levels: Sequence[Level], rows
     """Return whether a factor is an argument of the app; prompts may also be loaded by it from the registry."""
     if any(name in row["inputs"] for row in rows):
         raise ParameterError("factors", name, "is also among the inputs of the data", "Rename one of them.")
-    is_prompt, parameters = all(level.is_prompt for level in levels), signature(app).parameters
+    is_prompt = all(level.is_prompt for level in levels)
+    parameters = signature(app).parameters
     takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
     is_passed = name in parameters or (takes_any and not is_prompt)
     if not is_passed and not is_prompt:

@@ -117,7 +117,8 @@ def concluded(work: Work, table: pd.DataFrame, notes: Sequence[str], metric: str
     parts = {str(name): part for name, part in table.groupby("scorer", sort=False) if part["value"].notna().any()}
     if not parts:
         raise L3DError("scorers: none gave a number, yes or no. Return one of these, such as bool(...).")
-    failed, answers = table[table["failed"].eq("answer")]["answer"].nunique(), table["answer"].nunique()
+    failed = table[table["failed"].eq("answer")]["answer"].nunique()
+    answers = table["answer"].nunique()
     if failed:
         notes = [f"{counted(failed, 'answer')} of {answers} failed (predict_fn raised): nobody judged them.", *notes]
     if again := sum(row["tags"][names.REPEAT] != "0" for row in work.request.rows):

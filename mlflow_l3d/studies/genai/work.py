@@ -143,7 +143,7 @@ class Work:
         pairs = [(row, answers[place]) for row, place in places if place not in self._failed[cell.key]]
         tags = {names.PHASE: "judgements", names.ANSWERS: answers_id}
         more = {"judge": judging.judge, "judgement": str(judging.number)}
-        name = f"{cell.name}: {judging.judge}" + f", judgement {judging.number}" * (judging.number > 0)
+        name = f"{cell.name}: {judging.judge}" + (f", judgement {judging.number}" if judging.number > 0 else "")
         with self._opened(cell, key, name, tags, more) as run_id:
             evaluating.write_judgements(pairs, judging.scorer, self.workers)
             judged = evaluating.answers_of(self._experiment_id, answers_id, cell.key)

@@ -79,7 +79,7 @@ def read_scores(client: Client, runs: ExistingRuns, metric: str, step: str, *, f
     theirs = frame["role"].eq("") & frame["status"].ne("PARENT")
     finished = theirs & frame["status"].eq("FINISHED")
     if not finished.any():
-        allowed = "finds no finished run" + f", only {int(theirs.sum())} others" * bool(theirs.any())
+        allowed = "finds no finished run" + (f", only {int(theirs.sum())} others" if theirs.any() else "")
         fix = "Runs of mlflow-l3d do not count: give the id of their parent."
         raise ParameterError("source", "(runs)", allowed, fix)
     chosen, notes = _metric(runs.metrics[finished], metric.removeprefix("metrics."))
@@ -87,7 +87,8 @@ def read_scores(client: Client, runs: ExistingRuns, metric: str, step: str, *, f
     if step != "last":
         at_step = _at_step(client, frame["run_id"][finished & np.isfinite(values)], chosen, step)
         values = frame["run_id"].map(at_step).to_numpy(dtype=np.float64)
-    scored, up = finished.to_numpy() & np.isfinite(values), frame["parent"].to_numpy()
+    scored = finished.to_numpy() & np.isfinite(values)
+    up = frame["parent"].to_numpy()
     is_parent, above = np.zeros(len(frame), dtype=bool), up[scored]
     while len(above := above[(above >= 0) & ~is_parent[above]]):  # parents may be in a circle
         is_parent[above] = True
@@ -236,7 +237,8 @@ def _match(tables: Sequence[pd.DataFrame]) -> tuple[list[pd.DataFrame], str]:
     a rare length are left out; the index is the id or the number of the row.
     """
     alike = [table for table in tables if len(table) == pd.Series(map(len, tables)).mode().iloc[0]]
-    first, columns = alike[0], [str(name) for name in alike[0] if all(name in table for table in alike)]
+    first = alike[0]
+    columns = [str(name) for name in alike[0] if all(name in table for table in alike)]
     hashes = {name: [hash_array(table[name].astype(str).to_numpy(dtype=object)) for table in alike] for name in columns}
     unique = [name for name in columns if all(pd.Series(each).is_unique for each in hashes[name])]
     key, names, remark = "example_id", ["example_id", "label"], ""

@@ -181,7 +181,8 @@ def with_kinds(
             raise ParameterError(name, value, "has no effect: every file records the kind of its answers")
         return list(runs), [], []
     labels = [[str(label) for label in _of(run.labels)] for run in raw]
-    every, answers = {*chain.from_iterable(labels)}, Counter(chain.from_iterable(_of(run.predictions) for run in raw))
+    every = {*chain.from_iterable(labels)}
+    answers = Counter(chain.from_iterable(_of(run.predictions) for run in raw))
     names = tuple(part.strip() for part in classes.split("|")) if classes != "auto" else ()
     kind = "classification" if names and task_kind == "auto" else task_kind
     kind = kind_of(every, answers, max(map(len, labels))) if kind == "auto" else kind
@@ -228,7 +229,8 @@ def _read(run: RecordedRun, kind: str, classes: Classes | None, *, are_named: bo
                 raise ValueError(f"the {name} of example {run.ids[bad[0]]} is {value} ({len(bad)} such). {_CORRECT}")
         truth, guess = (np.array(values, dtype=np.float64) for values in (labels, answers))
         return replace(run, kind=kind, labels=truth, predictions=guess)
-    truth, predictions = form.labels(labels), form.predictions([answer or "" for answer in answers])
+    truth = form.labels(labels)
+    predictions = form.predictions([answer or "" for answer in answers])
     if form.has_tags:
         check_tags(truth, predictions)
     return replace(run, kind=kind, labels=truth, predictions=predictions)

@@ -76,8 +76,11 @@ class FilesEvaluation(OnOneScreen):
     @built_once
     def report(self) -> Document:
         """Return the result as people read it."""
-        left_out, there = len(self.problems), f"{counted(self.written, 'run')} written, {self.skipped} there before"
-        advice = f"; {left_out} left out, see above: the same command after the fix writes only these" * bool(left_out)
+        left_out = len(self.problems)
+        there = f"{counted(self.written, 'run')} written, {self.skipped} there before"
+        advice = (
+            f"; {left_out} left out, see above: the same command after the fix writes only these" if left_out else ""
+        )
         lines = [f"{there}{advice}", *self.about.source.lines]
         if isinstance(self.study, GroupsStudy):
             counts = dict.fromkeys(("found", "used"), len(self.study.runs))
@@ -117,7 +120,8 @@ def evaluate_files(
 
 def _read(path: Path, arguments: Mapping[str, str]) -> Import:
     columns, only = ({} if arguments[name] == "none" else pairs(arguments[name]) for name in ("columns", "only"))
-    typed_tool, arguments = arguments["from_"], {**arguments, "from_": tool_of(path, arguments["from_"])}
+    typed_tool = arguments["from_"]
+    arguments = {**arguments, "from_": tool_of(path, arguments["from_"])}
     recorded, problems = read_runs(path, arguments["from_"], columns, arguments["metric"])
     requested = chosen(recorded, arguments["task"], only) if recorded else []
     runs, metric, defects, notes = checked(requested, arguments["metric"], arguments["task_kind"], arguments["classes"])
@@ -166,7 +170,9 @@ class _Importing(Study[Import, CellRecord, FilesEvaluation]):
             examples, remarks, task, options = None, request.remarks, request.task, {}
             if request.grouped[1]:
                 study, examples, more = grouped_runs(document, cells, predictions, request.metric)
-                remarks, task, options = (*remarks, *more), document["parameters"]["source"], request.given
+                remarks = (*remarks, *more)
+                task = document["parameters"]["source"]
+                options = request.given
             else:
                 study = recorded_study(document, cells, predictions, request.metric)
             source = origin(recorder.client, recorder.parent.experiment_id, run_id)

@@ -136,7 +136,8 @@ def _unknown(what: str, kinds: tuple[str, ...], every: list[Prediction], known: 
     named_over = {each.remedy.over for each in known if each.remedy.kind in kinds}
     reasons: dict[str, list[str]] = {}
     for each in sorted(every, key=lambda one: one.remedy.members):
-        remedy, exists = each.remedy, not each.reason.endswith((": see vote", ": see mean"))
+        remedy = each.remedy
+        exists = not each.reason.endswith((": see vote", ": see mean"))
         if remedy.kind in kinds and exists and remedy.over not in named_over:
             named_over.add(remedy.over)
             reasons.setdefault(each.reason, []).append(remedy_over(remedy))

@@ -100,10 +100,13 @@ class InvestigationRequest(CellRequest):
     @property
     def offer(self) -> tuple[str, ...]:
         """Why several factors have this design, or what the radial one would save."""
-        plan, radial, known = self.plan, design_named(run_plan.CHEAPER), len(self.factors)
+        plan = self.plan
+        radial = design_named(run_plan.CHEAPER)
+        known = len(self.factors)
         if plan.why:
             return (plan.why,) if known > 1 else ()
-        cells, fewer = len(self.design()), radial.count(known, radial.auto_rows, 0, 0)
+        cells = len(self.design())
+        fewer = radial.count(known, radial.auto_rows, 0, 0)
         own = plan.design.planning is not None and plan.design.mitigates and plan.stop == "none" and not plan.mitigation
         if known < 2 or not own or fewer >= cells:
             return ()
@@ -123,7 +126,8 @@ class InvestigationRequest(CellRequest):
         """
         runs = self.run_numbers() if self.final_runs else {}
         split = self.split
-        labelled, tested = str(len(split.train) + len(split.validation)), str(len(split.scored))
+        labelled = str(len(split.train) + len(split.validation))
+        tested = str(len(split.scored))
         sizes = {"num_labelled": labelled, "test_size": tested} if len(self.setup.task) else {}
         return {"factor": ",".join(self.factors), "design": self.plan.design.name, **super().final(), **sizes, **runs}
 
@@ -277,9 +281,9 @@ def _effective(wanted: tuple[str, ...], approach: Approach, fixed_factors: Mappi
         raise ParameterError("factor", fixed, f"has no effect here: {fixed_factors[fixed]}")
     if len(active) + len(added) < 2:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in fixed_factors.items())
-        which = f"{f'only {active[0]}' if active else 'none'} has{f' ({reasons})' * bool(reasons)}"
+        which = f"{f'only {active[0]}' if active else 'none'} has{f' ({reasons})' if reasons else ''}"
         allowed = f"needs two factors with an effect, one to investigate and one to mitigate, and {which}"
-        fix = "For a training with one seed: mlflow-l3d seeds." * (not reasons)
+        fix = "" if reasons else "For a training with one seed: mlflow-l3d seeds."
         raise ParameterError("factor", ",".join(wanted), allowed, fix)
     if whole := next((name for name in named if {*factor_members(name, active)} == {*active}), None):
         raise ParameterError("factor", whole, "joins every factor that has an effect: none is left to mitigate")

@@ -203,7 +203,9 @@ def write_artifacts(
 
 def importance_document(analysis: Analysis) -> dict[str, Any]:
     """Return the analysis for :func:`mlflow_l3d.studies.files.write_json`."""
-    ranking, records, shape = analysis.ranking, analysis.importances.values(), analysis.golden_tails
+    ranking = analysis.ranking
+    records = analysis.importances.values()
+    shape = analysis.golden_tails
     return {
         "schema": 1,
         "metric": analysis.metric.name,

@@ -151,7 +151,7 @@ class Monitor:
             factor: EpsilonRule(plan.epsilon)
             if plan.stop == "epsilon"
             else IntervalRule(plan.half_width, factors=len(request.factors))
-            for factor in request.factors * (plan.stop != "none")
+            for factor in (request.factors if plan.stop != "none" else ())
         }
         self.stopped: int | None = None
         self._left = np.array([self.design.step_size(step) for step in range(self.design.steps)])

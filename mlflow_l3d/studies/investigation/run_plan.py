@@ -185,7 +185,7 @@ def check_levels(plan: Plan, factors: Sequence[str], levels: Mapping[str, int]) 
             raise ParameterError("factor", name, allowed, f"Use {several}.")
         if plan.investigation_runs != levels[name]:
             allowed = f"must be {levels[name]}, the levels of {name}, each of which is a column"
-            fix = "Investigate lists of other lengths one at a time." * (len(factors) > 1)
+            fix = "Investigate lists of other lengths one at a time." if len(factors) > 1 else ""
             raise ParameterError("investigation_runs", plan.investigation_runs, allowed, fix)
 
 
@@ -206,8 +206,12 @@ def parse_plan(asked: Mapping[str, Any], all_factors: Sequence[str], design_name
     ParameterError
         For the first that is not allowed.
     """
-    design, stop, joint = design_named(design_name), asked["stop"], asked["joint"]
-    columns, golden, designs = asked["investigation_runs"], asked["golden_runs"], all_designs().items()
+    design = design_named(design_name)
+    stop = asked["stop"]
+    joint = asked["joint"]
+    columns = asked["investigation_runs"]
+    golden = asked["golden_runs"]
+    designs = all_designs().items()
     stopping = " or ".join(name for name, other in designs if stop in other.stops)
     joining = " or ".join(name for name, other in designs if other.products)
     serve = f"must be auto in the {design.name} design, whose {design.words.golden} serve as golden runs"

@@ -168,9 +168,11 @@ class _Counted:
         self.members = MemberRows(design, drawn_factors(cells))
         self.choice: str | None = None
         self.steps: dict[int, dict[str, float]] = {}
-        self._design, self._agreement, self._writer = design, (agreement, metric.agreement), writer
+        self._design = design
+        self._agreement = (agreement, metric.agreement)
+        self._writer = writer
         self._present: list[bool] = []
-        self._validation = f"validation_{metric.name}" * (not chosen_by_other(cells, metric))
+        self._validation = "" if chosen_by_other(cells, metric) else f"validation_{metric.name}"
         self._last: Any = None
 
     def add(self, cell: Any, table: pa.Table | None) -> None:
@@ -197,7 +199,8 @@ class _Counted:
         place = {name: _plain(getattr(cell, name)) for name in ("factor", "row", "column", "index")}
         ids, labels, predictions = table["example_id"], table["label"], table["prediction"]
         if self.choice is None:
-            labels, predictions = class_column(labels, "label"), class_column(predictions, "prediction")
+            labels = class_column(labels, "label")
+            predictions = class_column(predictions, "prediction")
         columns = {"example_ids": ids.to_numpy(), "labels": labels, "predictions": predictions}
         self.stability.add(phase=str(cell.phase), **place, **columns)
         form: Form = "classes" if self.choice is None else "numbers" if self.choice == REGRESSION else "texts"

@@ -44,7 +44,7 @@ class OfScorer:
 
     def shown(self, value: float) -> str:
         """Return a score as people read it."""
-        return f"{self.unit.text(value, 1)}{' %' * (self.is_binary and not math.isnan(value))}"
+        return f"{self.unit.text(value, 1)}{' %' if self.is_binary and not math.isnan(value) else ''}"
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class Pair(OfScorer):
     def metrics(self, *, several: bool = True) -> dict[str, float]:
         """Return the metrics of a run, with names for one of several pairs."""
         one, between = self.record, f"{self.first}-{self.second}"
-        path = "/".join([self.scorer, *[self.factor] * bool(self.factor), *[between] * several])
+        path = "/".join([self.scorer, *([self.factor] if self.factor else []), *([between] if several else [])])
         ends = {"difference_ci_low": one.joint_low, "difference_ci_high": one.joint_high}
         values = {"difference": one.difference, **ends, "p_value": one.p_adjusted, "rows_paired": float(one.rows)}
         return {f"{path}/{name}": value for name, value in known(values).items()}

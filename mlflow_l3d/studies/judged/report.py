@@ -108,7 +108,7 @@ def _main_luck(one: ScorerNumbers) -> str:
 def _verdict_changes(one: ScorerNumbers) -> str:
     said = f"**{len(one.unstable)} of {counted(one.components.rows, 'row')}** get different verdicts."
     if most := [str(number) for number in one.unstable.get("number", ())][:3]:
-        said += f" Those of row{'s' * (len(most) > 1)} {listed(most)} change most."
+        said += f" Those of row{'s' if len(most) > 1 else ''} {listed(most)} change most."
     if one.is_rated_once:
         said = "Not known: each answer has one judgement, and none is repeated. Repeat the evaluation to see it."
     if len(one.agreement):
@@ -125,7 +125,8 @@ def _stds(one: ScorerNumbers) -> Drawing | None:
     axis = Axis.over([0.0, *(scale * row["std"] for row in rows), *(high for _, high in ends)])
     for row, (low, high) in zip(rows, ends, strict=True):
         parts += [text(0, y + 12, str(row["source"]), kind="strong", anchor="start")]
-        parts += whisker(axis.at(low), axis.at(high), y + 26) if math.isfinite(high) else []
+        if math.isfinite(high):
+            parts += whisker(axis.at(low), axis.at(high), y + 26)
         parts += [dot(axis.at(scale * row["std"]), y + 26, f"{row['source']}: {one.unit.text(row['std'])}")]
         y += 40
     caption = f"A dot: [[standard deviation|std]] from one source ({one.unit.name}). Line: its 95 % interval."
@@ -198,7 +199,8 @@ def _headline(pairs: Sequence[Pair]) -> str:
         return "; ".join(f"{one} is better than {other} {listed(words)}" for (one, other), words in wins.items()) + "."
     if lossy := [pair for pair in pairs if pair.is_lossy]:
         return f"No verdict on {_scorers(lossy, 'or')}: {lossy[0].record.obstacle}."
-    both, effect = listed(list(dict.fromkeys(name for pair in pairs for name in pair.sides))), pairs[0].record
+    both = listed(list(dict.fromkeys(name for pair in pairs for name in pair.sides)))
+    effect = pairs[0].record
     if all(pair.record.verdict == EQUIVALENT for pair in pairs):
         return f"{both} are equivalent on {_scorers(pairs)} within {pairs[0].unit.size(effect.smallest_effect)}."
     tied = ": all rows tie" if all(1 < pair.record.rows == pair.record.ties for pair in pairs) else ""
@@ -248,7 +250,7 @@ def _open(pairs: Sequence[Pair]) -> str:
         return "**Nothing:** every comparison is decided."
     one = min(undecided, key=lambda pair: (bool(pair.record.obstacle), pair.rows_needed))
     what = f"about **{one.rows_needed:,.0f} rows** settle" if math.isfinite(one.rows_needed) else "no rows settle"
-    which = f"{len(undecided)} of {counted(len(pairs), 'comparison')}. On {one.scorer}" * (len(pairs) > 1)
+    which = f"{len(undecided)} of {counted(len(pairs), 'comparison')}. On {one.scorer}" if len(pairs) > 1 else ""
     if one.record.obstacle:
         return f"{which or 'The pair:'} nothing can be decided: {one.record.obstacle}."
     return f"{which or 'The pair:'} {what} it with 80 % power, if the true difference is the one measured."
@@ -271,7 +273,9 @@ def differences_table(pairs: Sequence[Pair]) -> Table:
 
     Who compares names the old system first, as a rule.
     """
-    rows, axes, several = [], {}, len({(pair.first, pair.second) for pair in pairs}) > 1
+    rows = []
+    axes = {}
+    several = len({(pair.first, pair.second) for pair in pairs}) > 1
     for unit in dict.fromkeys(pair.unit for pair in pairs):
         ends = [(0.0, -pair.record.joint_high, -pair.record.joint_low) for pair in pairs if pair.unit == unit]
         axes[unit] = Axis.over((unit.scale * value for values in ends for value in values), ticks=4)
@@ -289,7 +293,7 @@ def differences_table(pairs: Sequence[Pair]) -> Table:
         ("scorer", "verdict", next(iter(axes.values())).head("difference") if len(axes) == 1 else "", "difference"),
         tuple(rows),
         f"Verdict and difference: of {'the first of a pair' if several else pairs[0].second}. Higher values are "
-        f"better{f', except for {lower}' * bool(lower)}.",
+        f"better{f', except for {lower}' if lower else ''}.",
         texts=frozenset({1, 2}),
         kind="bars",
         kinds=tuple(_TURNED.get(pair.record.verdict, pair.record.verdict) for pair in pairs),

@@ -93,7 +93,8 @@ def past_pilot(request: InvestigationRequest, client: Client, durations: Iterabl
         Seconds of each finished cell of the same context.
     """
     similar = similar_cells(client, request.setup.similar)
-    values, of = [*filter(math.isfinite, durations)], "finished cells with the same settings"
+    values = [*filter(math.isfinite, durations)]
+    of = "finished cells with the same settings"
     if not values:
         values = [*filter(math.isfinite, (run.data.metrics.get("duration_seconds", math.nan) for run in similar))]
         of = "cells of the same task, approach and model; other settings differ"

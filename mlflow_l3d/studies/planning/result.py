@@ -139,7 +139,8 @@ class Plan(OnOneScreen):
         parts: list[Part] = [["", head, *table.lines("  ")] for head, table in tables.items()]
         if any(MISSING in cell for table in tables.values() for row in table.rows for cell in row):
             parts += [[""], _UNKNOWN]
-        parts += [["", "Notes"], *[f"- {note}" for note in self.notes]] if self.notes else []
+        if self.notes:
+            parts += [["", "Notes"], *[f"- {note}" for note in self.notes]]
         return document(f"plan: {self.request.title}", [self.request.plan.words()], parts)
 
     def _tables(self) -> dict[str, Table]:
@@ -162,7 +163,8 @@ class Plan(OnOneScreen):
             return f"{cells}; design={plan.design.name} has no interval."
         if self.factors["total_index"].isna().any():
             return f"{cells}; a pilot shows how exact the result is."
-        every, wanted = counted(self.cells, "cell"), f"for intervals of ± {plan.half_width:g}"
+        every = counted(self.cells, "cell")
+        wanted = f"for intervals of ± {plan.half_width:g}"
         if width <= plan.half_width:
             return f"{every} are enough {wanted}; {self.cells_to_compute:,} to compute{time}."
         if settled := self.settled:

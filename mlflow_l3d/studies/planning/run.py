@@ -117,7 +117,7 @@ def plan(
             is_away = client is None if isinstance(error, L3DError) else is_outage(error)
             if not is_away or pilot not in ("auto", "none"):
                 raise
-            why = f"Past runs could not be read{', so no cell counts as done' * (not done)}: {error_line(error)}"
+            why = f"Past runs could not be read{'' if done else ', so no cell counts as done'}: {error_line(error)}"
         made = _assemble(request, done, known, assurance=wanted, pilot_run_id=run_id, why=why)
         made = replace(made, run_id=project_run.run_id)
         if allowed:
@@ -159,7 +159,7 @@ def _assemble(
         factors=factors,
         designs=designs,
         assurance=assurance,
-        notes=(*remarks, *[SENT] * bool(asked), *more),
+        notes=(*remarks, *([SENT] if asked else []), *more),
         requests=asked,
     )
 
@@ -231,7 +231,8 @@ def projected(
     if not math.isfinite(per_run + per_example):
         return None, "the seconds of a cell are not known. Give cells, or pilot=run."
     amount = next(float(each) for each in (budget.cells, budget.requests, budget.seconds) if each is not None)
-    table, task = projection(variances, amount, per_run=per_run, per_example=per_example), request.setup.task
+    table = projection(variances, amount, per_run=per_run, per_example=per_example)
+    task = request.setup.task
     if (unused := unused_test_examples(task)) is not None:  # else any number may be in a test set
         table = table[table["examples"] <= unused + len(task.first_split.test)]
     if table.empty:

@@ -156,7 +156,9 @@ def _size_needed(
 
     The tables of an investigation have one size. Tried are columns from the best for one factor to those for another.
     """
-    plan, design, golden = request.plan, design_named(design_name), request.given["golden_runs"]
+    plan = request.plan
+    design = design_named(design_name)
+    golden = request.given["golden_runs"]
     able = factors[~factors["factor"].isin(never(factors, design_name))]
     least = FIRST_ANALYSIS + 1 if plan.stop == "interval" else 2
     sizes: list[tuple[float, float, float]] = []

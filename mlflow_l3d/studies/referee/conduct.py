@@ -70,7 +70,8 @@ class Conduct:
         about = {"baseline_runs": baseline_runs, "shares_seeds": source.shares_seeds, "identity": source.identity}
         client = connect()
         with auxiliary_run(client, project_run, role=ROLE, title=f"referee: {source.title}", parameters={}) as run:
-            content, key = json.dumps({**asdict(rules), **about}), content_key({"identity": source.identity})
+            content = json.dumps({**asdict(rules), **about})
+            key = content_key({"identity": source.identity})
             set_tags(client, run.run_id, {names.REFEREE_RULES: content, names.REFEREE_KEY: key, names.STATE: "running"})
             recorder = SessionRecorder(client, client.get_run(run.run_id))
             conduct = cls(source, recorder)
@@ -176,9 +177,11 @@ class Conduct:
         """Return the session as it is now; of a judgement that is under way, what it has recorded."""
         source, run_id = self.source, self.run_id
         with self.recorder.recorded() as (records, is_judging):
-            systems, path = tuple(records.systems), tuple(records.session().path)
+            systems = tuple(records.systems)
+            path = tuple(records.session().path)
             course = Course(run_id, records.title, source.metric, records.rules, systems, path, is_judging=is_judging)
-        address, date = runs_page(self.recorder.client, self.recorder.experiment_id), heading(run_id)["date"][:10]
+        address = runs_page(self.recorder.client, self.recorder.experiment_id)
+        date = heading(run_id)["date"][:10]
         about = Source(run_id=run_id, address=address, date=date)
         if isinstance(source, GoldenSource):
             course = replace(course, luck_of_examples=source.luck_of_examples)

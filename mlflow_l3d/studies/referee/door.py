@@ -234,9 +234,8 @@ def referee(**parameters: Unpack[RefereeOptions]) -> RefereeSession:
         session = replace(begun.status(), judgement=judgement)
         if project_run.run_id:
             recorder = begun.conduct.recorder
-            page = link_of(recorder.experiment_id, session.run_id)
-            note = f"Session: {page}\n\n```text\n{session.summary()[:5000]}\n```"
-            attach(recorder.client, project_run.run_id, f"referee {action}", {names.NOTE: note})
+            note = f"Session: {link_of(recorder.experiment_id, session.run_id)}\n\n```text\n{session.summary()}\n```"
+            attach(recorder.client, project_run.run_id, f"referee {action}", {names.NOTE: note[:5000]})
         return session
 
 

@@ -85,7 +85,7 @@ def existing_runs(
         raise ParameterError("candidate", shorten(named, 60), f"has no finished run with {metric.name}")
     check_unit(named, dict(enumerate(scores)), metric, baseline)
     if left_out := [f"{run.name} ({run.status})" for run in runs[~is_finished].itertuples(index=False)]:
-        more = f" and {len(left_out) - 5} more" * (len(left_out) > 5)
+        more = f" and {len(left_out) - 5} more" if len(left_out) > 5 else ""
         notes = [
             f"{counted(len(left_out), 'run')} not finished, and left out: {', '.join(left_out[:5])}{more}.",
             *notes,
@@ -114,8 +114,10 @@ def _runs_of_group(client: Client, named: str | Sequence[str], metric: Metric) -
     if grouping.fixed_seeds and not grouping.seeds:
         repeated = np.arange(len(scores)) > 0
     notes = [*scored.notes]
-    notes += [f"Left out: {counted(int(repeated.sum()), 'run')} with the seed of another."] * bool(repeated.any())
-    notes += [f"Within the group the score depends on {', '.join(study.hidden)}."] * bool(study.hidden)
+    if repeated.any():
+        notes.append(f"Left out: {counted(int(repeated.sum()), 'run')} with the seed of another.")
+    if study.hidden:
+        notes.append(f"Within the group the score depends on {', '.join(study.hidden)}.")
     frame = runs.frame.assign(score=np.nan)
     frame.loc[scored.used, "score"] = np.where(repeated, np.nan, scores)
     return frame[frame["role"].eq("") & frame["status"].ne("PARENT")], notes
@@ -138,7 +140,8 @@ def _evaluations(client: Client, run_ids: Sequence[str], metric: Metric) -> tupl
 def _runs_of_study(client: Client, run_id: str, source: RunSource) -> pd.DataFrame:
     """Return name, status and score of the seeds of a study, or of the golden runs of an investigation."""
     cells = read_investigation(run_id, client, parameter="candidate").cells
-    document, metric = known_document(client, run_id, names.INVESTIGATION), source.metric.name
+    document = known_document(client, run_id, names.INVESTIGATION)
+    metric = source.metric.name
     if isinstance(source, GoldenSource):
         task = document.get("task") or {}
         check_comparable(source.baseline, Side("candidate", run_id, {"run": run_id}, run_id, task=task))

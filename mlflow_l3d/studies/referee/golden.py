@@ -36,8 +36,7 @@ _AHEAD: Final = 40  # runs of one system that are planned at once; they are trai
 class GoldenSource:
     """Scores of golden runs, by the methods that `FunctionSource` has.
 
-    Changes of a candidate are relative to the champion. Whatever is named by them stays a change of the champion, so
-    that kept changes add up.
+    Changes of a candidate are relative to the champion, and stay changes of it if it is kept, so that they add up.
 
     Parameters
     ----------
@@ -290,7 +289,8 @@ class Halves:
             what = "no predictions" if answers is None else "predictions of other test examples"
             why = f"{title[:60]} has {what}, of which no half can be scored"
             raise ParameterError("fresh_half", "true", why, "Investigate with test_selection=fixed, or leave it out.")
-        kind, classes = str(self._task.get("kind", "classification")), len(self._task.get("classes") or ()) or None
+        kind = str(self._task.get("kind", "classification"))
+        classes = len(self._task.get("classes") or ()) or None
         only = [self.metric.name]
         every = [
             scores_of(np.array(part["label"]), np.array(part["prediction"]), kind, classes=classes, only=only)

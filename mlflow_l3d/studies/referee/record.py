@@ -49,7 +49,7 @@ def sessions(client: Client, tags: Mapping[str, str]) -> list[Run]:
 
 def lock_of(name: str, *, waits: bool = True) -> AbstractContextManager[bool]:
     """Keep others on this machine from a session, or from starting one with its key; without `waits` say if it did."""
-    waiting = f"Another process is at work in session {name}: waiting for it." * waits
+    waiting = f"Another process is at work in session {name}: waiting for it." if waits else ""
     return locked(cache_folder("referee") / f"{name}.lock", waiting)
 
 
@@ -113,9 +113,13 @@ class SessionRecorder:
     """
 
     def __init__(self, client: Client, run: Run) -> None:
-        self.client, self.run_id, self.experiment_id = client, str(run.info.run_id), str(run.info.experiment_id)
-        self.title, content = str(run.info.run_name), json.loads(run.data.tags[names.REFEREE_RULES])
-        self.planned, self.shares_seeds = int(content["baseline_runs"]), bool(content["shares_seeds"])
+        self.client = client
+        self.run_id = str(run.info.run_id)
+        self.experiment_id = str(run.info.experiment_id)
+        self.title = str(run.info.run_name)
+        content = json.loads(run.data.tags[names.REFEREE_RULES])
+        self.planned = int(content["baseline_runs"])
+        self.shares_seeds = bool(content["shares_seeds"])
         self.identity: Mapping[str, Any] = content["identity"]
         self.rules = TypeAdapter(Rules).validate_python(content)
         self.systems: list[SystemRecord] = []
@@ -206,7 +210,8 @@ class SessionRecorder:
         }
         system.looks.append(replace(look, **short))
         if look.verdict != "undecided":
-            system.verdict, system.decided = look.verdict, max(system.scores, default=-1) + 1
+            system.verdict = look.verdict
+            system.decided = max(system.scores, default=-1) + 1
             system.order = max(each.order for each in self.systems) + 1
         numbers = {"gain": look.gain, "gain_ci_low": look.low, "gain_ci_high": look.high, "evidence": look.evidence}
         self.note(system, {look.runs: numbers})
@@ -232,7 +237,8 @@ class SessionRecorder:
             return
         children = children_of(self.client, self.experiment_id, self.run_id)
         records = [_system(run) for run in children if names.REFEREE_NUMBER in run.data.tags]
-        self.systems, self._count = sorted(records, key=lambda each: (each.number, each.run_id)), count
+        self.systems = sorted(records, key=lambda each: (each.number, each.run_id))
+        self._count = count
 
 
 def _tags(system: SystemRecord) -> dict[str, str]:
@@ -249,6 +255,7 @@ def _system(run: Run) -> SystemRecord:
     for name in ("scores", "fresh_half"):
         values[name] = {int(number): score for number, score in values.get(name, {}).items()}
     values["looks"] = [Assessment(*row) for row in json.loads(tags.get(names.REFEREE_LOOKS, "[]"))]
-    content, verdict = json.loads(run.data.params.get("candidate", "null")), tags.get(names.DECISION, "")
+    content = json.loads(run.data.params.get("candidate", "null"))
+    verdict = tags.get(names.DECISION, "")
     values |= {"title": str(run.info.run_name), "key": tags[names.REFEREE_KEY]}
     return SystemRecord(str(run.info.run_id), content=content, verdict=verdict, **values)

@@ -40,7 +40,10 @@ def headline(course: Course) -> str:
 
 def answers(course: Course) -> list[Answer]:
     """Return what the report opens with: the champion's gain, what claims are worth, and the price."""
-    rules, unit, change, kept = course.rules, unit_of(course.metric), _change(course), len(course.path)
+    rules = course.rules
+    unit = unit_of(course.metric)
+    change = _change(course)
+    kept = len(course.path)
     gain = "The baseline is the champion: **no candidate was kept**."
     more: tuple[str, ...] = ()
     if course.path:
@@ -49,7 +52,7 @@ def answers(course: Course) -> list[Answer]:
         gain = f"Not confirmed yet; {claimed}, which is too much on average."
         if math.isfinite(last.confirmed):
             limits = between(last.low, last.high, change)
-            place = " on the fresh half of the test examples, which decided nothing" * rules.fresh_half
+            place = " on the fresh half of the test examples, which decided nothing" if rules.fresh_half else ""
             gain = f"**{change(last.confirmed)}{unit.behind}** over the baseline"
             gain += f" ({level} interval **{limits}**){place}."
             more = (f"It is from fresh runs alone: {claimed}, too much on average (the winner's curse).",)
@@ -101,7 +104,9 @@ def path_table(course: Course) -> Table | None:
     """Return one champion after another: claimed, shrunk and confirmed."""
     if not course.path:
         return None
-    unit, change, level = unit_of(course.metric), _change(course), percent(1 - course.rules.alpha)
+    unit = unit_of(course.metric)
+    change = _change(course)
+    level = percent(1 - course.rules.alpha)
     claimed, shrunk = (np.cumsum([getattr(step, name) for step in course.path]) for name in ("claimed", "shrunk"))
     ends = [value for step in course.path for value in (step.confirmed, step.low, step.high)]
     axis = Axis.over(unit.scale * np.array([0.0, *claimed, *ends]))
@@ -156,7 +161,7 @@ def candidates_table(course: Course, most: int | None = None) -> Table | None:
             rows[-1]["after each run: gain, evidence"] = "; ".join(every)
     left = len(course.systems) - 1 - len(chosen)
     note = f"Gain in {unit_of(course.metric).name} over the champion of its time; its interval holds at every look."
-    note += f" {counted(left, 'earlier candidate')} not shown." * bool(left)
+    note += f" {counted(left, 'earlier candidate')} not shown." if left else ""
     kinds = tuple(_KINDS.get(each.verdict, "undecided") for each in chosen)
     return Table.of(rows, note, texts=frozenset({1, 5}), title="Candidates", kinds=kinds)
 
@@ -188,8 +193,12 @@ def session_document(course: Course, source: Source) -> Document:
 
 def judgement_lines(course: Course, judgement: Judgement) -> list[str]:
     """Return the lines about a candidate; the last one is JSON."""
-    unit, change, title = unit_of(course.metric), _change(course), shorten(judgement.candidate, 60)
-    verdict, look, runs = judgement.verdict, judgement.assessment, counted(judgement.more, "run")
+    unit = unit_of(course.metric)
+    change = _change(course)
+    title = shorten(judgement.candidate, 60)
+    verdict = judgement.verdict
+    look = judgement.assessment
+    runs = counted(judgement.more, "run")
     judged = [each for each in course.systems if each.title == judgement.candidate]
     spent = counted(judgement.spent, "run")
     gain = (

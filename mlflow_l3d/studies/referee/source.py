@@ -114,7 +114,10 @@ class FunctionSource:
         root_seed: int = 0,
         version: str = "1",
     ) -> None:
-        self.score, self.baseline, self.metric, self.root_seed = score, baseline, named(metric), root_seed
+        self.score = score
+        self.baseline = baseline
+        self.metric = named(metric)
+        self.root_seed = root_seed
         self.title = _title(baseline)
         self.identity: Mapping[str, Any] = {
             "function": str(getattr(score, "__qualname__", type(score).__name__)),
@@ -173,7 +176,7 @@ def _check_secrets(candidate: object, name: str = "") -> None:
             return
         fix = "Read it from the environment in the function."
         # Behind a colon or "=", the name would hide the next word, too.
-        wrong = f"cannot be part of a candidate{f' ({name})' * bool(name)}: a session would record this secret"
+        wrong = f"cannot be part of a candidate{f' ({name})' if name else ''}: a session would record this secret"
         raise ParameterError("candidate", "a text", wrong, fix)
 
 
@@ -196,7 +199,8 @@ def check_measured(scores: Mapping[Any, Any]) -> dict[int, float]:
     checked: dict[int, float] = {}
     for number, score in scores.items():
         try:
-            key, value = int(str(number)), math.nan if score is None else float(score)
+            key = int(str(number))
+            value = math.nan if score is None else float(score)
         except (TypeError, ValueError, OverflowError):
             raise ParameterError("candidate", f"{number}: {score}", "must be scores by whole numbers of runs") from None
         if key in checked:

@@ -105,7 +105,8 @@ class StageRun:
         given: Setting = {name: request.setup.hyperparameters[name] for name in self.space.ranges}
         queue = [given] if self.best is None else []
         if request.samplers[stage] == GRID:
-            tried, seed = given if self.best is None else self.best.params, request.sampler_seed(stage)
+            tried = given if self.best is None else self.best.params
+            seed = request.sampler_seed(stage)
             queue += grid_settings(self.space, trials=trials - len(queue), seed=seed, done=[tried])
             trials = len(queue)
         return trials, queue
@@ -267,6 +268,7 @@ def _count_trials(
         cells = [cell for each in compared.values() for cell in each]
         unknown = 0
     else:  # the found setting may be any
-        cells, unknown = request.held_out_cells(request.setup.hyperparameters), request.held_out_runs
+        cells = request.held_out_cells(request.setup.hyperparameters)
+        unknown = request.held_out_runs
     left = len({cell.key for cell in cells} - set(known_trials(recovered, spooled, "held_out")))
     return {**counts, "held_out": (len(cells) + unknown, left + unknown)}

@@ -84,7 +84,9 @@ def trial_table(result: SearchResult, most: int) -> Table:
     order = np.lexsort((-result.metric.sign * result.trials["score"].astype(float), ranks))
     rows = []
     for place, row in enumerate(result.trials.iloc[order[:most]].to_dict("records")):
-        name, state, spread = f"{row['level']} {row['number']}", str(row["state"]), float(row["score_std"])
+        name = f"{row['level']} {row['number']}"
+        state = str(row["state"])
+        spread = float(row["score_std"])
         mark = "best" if place == 0 and state == "complete" else "default" if row["is_default"] else ""
         kind = "important" if mark == "best" else "not-important"
         run = Markup('<code title="{}">{}</code>').format(row["run_id"], str(row["run_id"])[:8])
@@ -225,7 +227,7 @@ def _elsewhere(result: SearchResult) -> tuple[str, ...]:
 def _change(metric: Metric, difference: float) -> str:
     """Return a gain with its unit, from a difference of scores: above 0 if the found setting is better."""
     unit = unit_of(metric)
-    return f"**{unit.change(metric.sign * difference, 1)}{' points' * (unit.scale > 1)}:**"
+    return f"**{unit.change(metric.sign * difference, 1)}{' points' if unit.scale > 1 else ''}:**"
 
 
 def _matters(result: SearchResult) -> tuple[str, ...]:

@@ -255,7 +255,8 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
     def _predictions(self, key: str) -> pd.DataFrame | None:
         """Return the predictions of a held-out run, from the spool or the server; None if it has none."""
         with temporary_folder() as folder:
-            path, run_id = self.recorder.spool.predictions(key), self.recorder.run_of(key)
+            path = self.recorder.spool.predictions(key)
+            run_id = self.recorder.run_of(key)
             if path is None and run_id:
                 path = fetch_artifact(self.recorder.client, run_id, names.PREDICTIONS, folder)
             return None if path is None else read_rows(path, f"Run {run_id}: {names.PREDICTIONS}").to_pandas()

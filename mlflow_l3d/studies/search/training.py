@@ -112,7 +112,8 @@ class TunedSession(CellwiseSession):
             if outcome.error is not None:
                 where = f"configuration {number}: " if len(cells) > 1 else ""
                 return Outcome(cell.key, error=f"{where}{outcome.error}", traceback=outcome.traceback)
-        scores, curves = [self._score(outcome) for outcome in outcomes], [outcome.curves for outcome in outcomes]
+        scores = [self._score(outcome) for outcome in outcomes]
+        curves = [outcome.curves for outcome in outcomes]
         metrics = {
             "score": float(np.mean(scores)),
             "pruned": float(report is not None and report.pruned),
@@ -204,7 +205,8 @@ class TrialReport:
         study = new_study(tuned.pruner, greater_is_better=tuned.greater_is_better)
         study.add_trials(cell.earlier)
         self._trial = study.ask()
-        self._name, self._may_end = f"validation_{tuned.metric}", cell.index != 0
+        self._name = f"validation_{tuned.metric}"
+        self._may_end = cell.index != 0
         self._finished: Sequence[float] = ()
         self._curve: dict[int, float] = {}
         self.reports: dict[int, float] = {}

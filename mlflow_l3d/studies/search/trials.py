@@ -219,7 +219,8 @@ def trials_table(
 
     rows = []
     for stage, trial in ((name, trial) for name, trials in stages.items() for trial in trials):
-        values, measurements = {**trial.params, **trial.hyperparameters}, metrics.get(trial.key, {})
+        values = {**trial.params, **trial.hyperparameters}
+        measurements = metrics.get(trial.key, {})
         rows.append(
             {
                 "level": stage,

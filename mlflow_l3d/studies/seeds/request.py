@@ -209,7 +209,9 @@ def specify_seeds(
         reasons = "; ".join(f"{name}: {reason}" for name, reason in setup.fixed_factors.items())
         allowed = f"no source of randomness of {approach.name} has an effect: every seed would be the same ({reasons})"
         raise ParameterError("seeds", asked.texts["seeds"], allowed)
-    metric, context, split_seeds = setup.metric or named(setup.task.metric), context_of(setup), {}
+    metric = setup.metric or named(setup.task.metric)
+    context = context_of(setup)
+    split_seeds = {}
     drawn: dict[str, Any] = {} if kind is SeedsRequest else {"repeated": root_seed}
     if setup.task.settings.source != "own":
         split_seeds = drawn["split"] = {name: configuration_seed(root_seed, name, 0) for name in TASK_FACTORS}

@@ -277,7 +277,9 @@ def recorded_cells(recorder: RunRecorder[Any], cells: Iterable[Cell]) -> tuple[p
         run_ids = recorder.run_ids()
     spool, rows, tables = recorder.spool, [], []
     for cell in cells:
-        record, path, seed = spool.record(cell.key), spool.predictions(cell.key), cell.seeds["seed"]
+        record = spool.record(cell.key)
+        path = spool.predictions(cell.key)
+        seed = cell.seeds["seed"]
         row = {"phase": cell.phase, "index": cell.index, "seed.seed": seed, "run_id": run_ids.get(cell.key)}
         row |= {"cell_key": cell.key, "status": record.status}
         rows.append({**row, **({} if record.error else record.metrics)})

@@ -39,7 +39,8 @@ def points_of(given: Mapping[str, Any]) -> list[Point]:
     sets = _mapping("sets", given.get("sets") or {"": {}})
     lists = _values("", {name: value for name, value in given.items() if name not in _OF_FILE})
     every = [point for name, own in sets.items() for point in _product({**lists, **_values(f"sets.{name}", own)}, name)]
-    exclude, overrides = _rules("exclude", given), [_override(rule) for rule in _rules("overrides", given)]
+    exclude = _rules("exclude", given)
+    overrides = [_override(rule) for rule in _rules("overrides", given)]
     all_names = {name for point in every for name in point}
     for what, rule in (*(("exclude", rule) for rule in exclude), *(("overrides", when) for when, _ in overrides)):
         check_names(what, rule, all_names, "what the points of this sweep name:")

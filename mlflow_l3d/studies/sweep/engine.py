@@ -50,7 +50,8 @@ class SweepPlan(StudyPlan):
 
     def check(self) -> None:
         """Raise ParameterError if the budget is known to be enough for no point."""
-        budget, designs = self.request.budget, [point.design() for point in self.request.points]
+        budget = self.request.budget
+        designs = [point.design() for point in self.request.points]
         first = [sum(map(each.step_size, range(min(FIRST_STEPS, each.steps)))) for each in designs]
         if budget.cells is not None and budget.cells < min(first) and not self.parts["done"].any():
             fix = "A point is scored from two rows on. Use a larger one."

@@ -82,7 +82,8 @@ def specify_points(
     Data that several share is read once, and is one object. A first run that failed is not repeated (`ended`: what
     decides it -> its error). It raises what :func:`specify_sweep` raises; if all commands failed, an L3DError.
     """
-    specify_one, labels = partial(specify, read=cache(read_task)), labels_of(asked)
+    specify_one = partial(specify, read=cache(read_task))
+    labels = labels_of(asked)
     # One object for equal tasks, so that a job with many points holds, and pickles, their data once.
     shared: dict[Any, Task] = {}
     outcomes: list[InvestigationRequest | str] = []

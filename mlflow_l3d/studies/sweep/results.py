@@ -210,7 +210,8 @@ def points_of(client: Client, parents: Sequence[Run]) -> ReadPoints:
     """Return one point a parent, in their order; one that was not scored says why."""
     with ThreadPoolExecutor(8) as pool:
         analyses = list(pool.map(partial(_analysis, client), parents))
-    choices, factors = choices_among(parents), [tuple(getattr(each, "importances", ())) for each, _ in analyses]
+    choices = choices_among(parents)
+    factors = [tuple(getattr(each, "importances", ())) for each, _ in analyses]
     if len({*zip(map(str, choices), factors, strict=True)}) < len(parents):  # they differ only in being two runs
         choices = [{**each, "run": run.info.run_name} for each, run in zip(choices, parents, strict=True)]
     points = [

@@ -150,7 +150,8 @@ def plan_sweep(task: Any = None, *, approach: Any = None, **parameters: Any) -> 
     1   radial    300
     """
     with entry_point() as project_run:
-        client, request = connect(), specify_sweep(parameters, approach=approach, task=task, searches=find_search)
+        client = connect()
+        request = specify_sweep(parameters, approach=approach, task=task, searches=find_search)
         say(request.remarks)
         return record_plan(client, project_run.run_id, make_plan(request, client), request.title, request.given)
 
@@ -217,7 +218,7 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
             remarks = [
                 f"{complete} of {len(swept)} points are complete.",
                 "In the list of runs the filter ``tags.`l3d.role` != 'cell'`` shows sweep and points without cells.",
-                *[f"The budget of {finished.budget} is spent; a larger one continues."] * finished.spent,
+                *([f"The budget of {finished.budget} is spent; a larger one continues."] if finished.spent else []),
                 *(f"- {point.name}: {point.error}" for point in swept if point.error),
             ]
             text = finished.report().description(*remarks, first=2)
@@ -252,7 +253,8 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
         """Take the points that an earlier run of the same sweep completed as they are."""
         recorder = self.recorder
         recorder.wait()  # until they are children of this run
-        client, points_by_key = recorder.client, {point.request.key: point for point in self._points}
+        client = recorder.client
+        points_by_key = {point.request.key: point for point in self._points}
         for run in list(children_of(client, recorder.parent.experiment_id, recorder.parent.run_id)):
             point = points_by_key.get(run.data.tags.get(names.INVESTIGATION_KEY, ""))
             [read], _ = points_of(client, [run])

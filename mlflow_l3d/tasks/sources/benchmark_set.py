@@ -119,7 +119,7 @@ class Benchmark:
             columns, label = self.hub_columns or self.columns, self.hub_label
             return load_from_hub(PREFIX + self.hub, read_as(columns, label, predefined_split=with_parts)), source
         except L3DError as error:
-            needed = ", ".join((*self.columns, *choices, "label", *["split"] * with_parts))
+            needed = ", ".join((*self.columns, *choices, "label", *(["split"] if with_parts else [])))
             raise L3DError(
                 f"task={self.name}: {source} cannot be used ({str(error).rstrip('.')}). Either set {FOLDER_VARIABLE} "
                 f"to a folder with {name}, which needs the columns {needed}, or load it once with a network: offline, "

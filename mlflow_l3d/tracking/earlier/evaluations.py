@@ -231,7 +231,8 @@ def _left_out(run: Run, traces: Sequence[Trace], answers: pd.DataFrame) -> Itera
 def _incomplete(judgements: pd.DataFrame, answers: int) -> Iterator[str]:
     """Yield which scorers do not have a number for every answer."""
     for scorer, rows in judgements.groupby("scorer", sort=False):
-        raised, texts = int(rows["failed"].eq("judge").sum()), int((rows["value"].isna() & rows["failed"].eq("")).sum())
+        raised = int(rows["failed"].eq("judge").sum())
+        texts = int((rows["value"].isna() & rows["failed"].eq("")).sum())
         if raised:
             yield f"Left out: {raised} of {counted(answers, 'answer')} on which the scorer {scorer} raised."
         if texts:
@@ -255,11 +256,14 @@ def _read_table(client: MlflowClient, run: Run) -> RunJudgements:
     if not scores or frame.empty:
         fix = "Add a metric that returns scores: mlflow.models.make_metric."
         raise ParameterError("run_id", run.info.run_id, f"has no column <metric>{_SCORE} in {path}", fix)
-    expected, notes, place = _rows_expected(run), [], pd.Series(range(len(frame)))
+    expected = _rows_expected(run)
+    notes = []
+    place = pd.Series(range(len(frame)))
     times = len(frame) // expected if expected and len(frame) % expected == 0 else 1
     if times > 1:
         notes.append(f"{path} has {len(frame)} rows for {expected} rows of data: it was evaluated {times} times.")
-    ids, rows = f"{run.info.run_id}:" + place.astype(str), (place % (len(frame) // times)).map(str)
+    ids = f"{run.info.run_id}:" + place.astype(str)
+    rows = (place % (len(frame) // times)).map(str)
     answers = pd.DataFrame({"answer": ids, "row": rows, "tagged": math.nan, "time": place, "failed": False})
     values = frame[scores].rename(columns=lambda name: str(name).removesuffix(_SCORE)).assign(answer=ids)
     judgements = values.melt("answer", var_name="scorer", value_name="value").assign(digest="", failed="")

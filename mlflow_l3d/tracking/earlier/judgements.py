@@ -81,7 +81,7 @@ class Judged:
     def title(self) -> str:
         """Name of the first run, and how many more names there are."""
         more = len({run.name for run in self.runs}) - 1
-        return f"{self.runs[0].name[:100]}{f' and {more} more' * (more > 0)}"
+        return f"{self.runs[0].name[:100]}{f' and {more} more' if more > 0 else ''}"
 
     @property
     def scorers(self) -> list[str]:

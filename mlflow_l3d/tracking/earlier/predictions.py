@@ -66,7 +66,7 @@ def warn_of_missing(present: Mapping[str, bool]) -> None:
     """Warn of finished runs whose predictions were removed: cell -> whether there are some. None at all is usual."""
     lost = [cell for cell, is_there in present.items() if not is_there]
     if 0 < len(lost) < len(present):
-        first, more = ", ".join(lost[:3]), ", ..." * (len(lost) > 3)
+        first, more = ", ".join(lost[:3]), ", ..." if len(lost) > 3 else ""
         text = "%d of %d finished cells have no %s (%s%s), and no part in consistency. Delete them to train them again."
         _logger.warning(text, len(lost), len(present), names.PREDICTIONS, first, more)
 
@@ -129,7 +129,8 @@ def run_predictions(cell: Any, table: pa.Table, form: Form) -> RunPredictions | 
     """
     labels, predictions = (np.asarray(table[name].to_numpy()) for name in ("label", "prediction"))
     if form == "classes":
-        labels, predictions = class_column(labels, "label"), class_column(predictions, "prediction")
+        labels = class_column(labels, "label")
+        predictions = class_column(predictions, "prediction")
     elif form == "numbers":
         labels, predictions = (np.asarray(column, dtype=np.float64) for column in (labels, predictions))
         if not (np.isfinite(labels).all() and np.isfinite(predictions).all()):

@@ -162,6 +162,7 @@ def test_power_is_what_scores_drawn_anew_give(rng):
         assert (decided == ("worse" if shift else "equivalent")).mean() == pytest.approx(stated, abs=0.02)
 
 
+@pytest.mark.slow
 def test_power_from_few_runs_is_the_mean_over_what_the_true_deviation_may_be():
     """Its square is s² times the degrees of freedom over a chi-squared number."""
     plan = SequentialPlan(planned_looks(20, 3), 1.0)

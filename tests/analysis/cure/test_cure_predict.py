@@ -263,6 +263,7 @@ def test_two_runs_a_row_say_little_of_more() -> None:
         assert sum(shares.values()) == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_a_reference_set_counts_where_runs_draw_their_own_tests() -> None:
     rows = rows_of(6, 6, crossed=True)
     drawn = [replace(row, test=np.zeros(len(row.labels), dtype=bool)) for row in rows]
@@ -330,6 +331,7 @@ def test_the_best_has_the_smallest_validation_error() -> None:
     assert of(found, "choose", 3).mean_change.high < 0
 
 
+@pytest.mark.slow
 def test_a_factor_of_main_effects_has_wide_intervals_by_its_few_columns() -> None:
     """Accuracies of columns are all that varies; a vote is right if most members are."""
     random, hits, ratios = np.random.default_rng(6), [], []
@@ -352,6 +354,7 @@ def test_a_factor_of_main_effects_has_wide_intervals_by_its_few_columns() -> Non
     assert np.mean(ratios) == pytest.approx(truth[1] / truth[0], rel=0.15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("columns", "error"), [(1, 0.06), (16, 0.03)])
 def test_the_synthetic_approach_has_its_closed_form(columns: int, error: float) -> None:
     """A mean of class scores has the mean of the accuracies of its members, products of Sobol's factors.
@@ -456,6 +459,7 @@ def test_what_cannot_be_predicted_has_a_reason() -> None:
     assert of(predict(dead, over=("a",), metric=F1, classes=3), "report_mean", 1).consistency.value == 0
 
 
+@pytest.mark.slow
 def test_golden_ensembles_approach_the_luck_of_the_test() -> None:
     random = np.random.default_rng(3)
     right = (random.random((60, 300)) < np.clip(0.7 + random.normal(0, 0.1, (60, 1)), 0, 1)).astype(np.int64)

@@ -480,6 +480,7 @@ def silent(outputs: str) -> None:
     """Judge nothing."""
 
 
+@pytest.mark.slow
 def test_answers_without_a_trace_are_an_error(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     search = mlflow.search_traces
     monkeypatch.setattr(mlflow, "search_traces", lambda **given: search(**given)[1:])

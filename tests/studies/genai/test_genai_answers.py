@@ -64,6 +64,7 @@ def test_an_answer_that_json_changes_is_refused(output: Any) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_after_an_answer_that_is_refused_nobody_is_asked() -> None:
     def app(q: int) -> Any:
         calls.count("app")
@@ -148,6 +149,7 @@ class Points(Scorer):
         return self.factor * points() + self._more
 
 
+@pytest.mark.slow
 def test_a_class_of_scorers_is_what_its_fields_and_sources_say(monkeypatch: pytest.MonkeyPatch) -> None:
     for factor in (1, 2):
         result = genai.investigate(one_of, apps.rows(2), [Points(factor=factor)], progress=False)

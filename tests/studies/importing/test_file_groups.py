@@ -179,6 +179,7 @@ def test_compare_pairs_the_seeds_of_settings_whatever_the_order_of_rows(place: P
     assert found.pair_wins.value == pytest.approx(np.mean([wins.diagonal().mean() for wins in ahead]))
 
 
+@pytest.mark.slow
 def test_compare_refuses_crossed_seeds_and_names_the_command_that_takes_them(place: Place) -> None:
     draw = np.random.default_rng(4)
     rows = pd.DataFrame(product("AB", range(4), range(4)), columns=["model", "seed", "init_seed"])
@@ -192,6 +193,7 @@ def of_heat(systems: list[pd.DataFrame]) -> Iterable[Any]:
     return (rows.groupby("heat")["accuracy"] for rows in systems)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scores", "verdict"), [(APART, "is better than"), (NEAR, "may be as good")])
 def test_a_setting_is_no_luck_whether_its_effect_is_found_or_not(place: Place, scores: Any, verdict: str) -> None:
     rows = rows_of(scores)

@@ -67,6 +67,7 @@ def gains(seed: int, *, candidates: int = 30, runs: int = 10) -> tuple[float, fl
     return None
 
 
+@pytest.mark.slow
 def test_fresh_half_is_unbiased_and_the_half_that_judged_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Spread, "half_width", lambda *_: np.inf)  # the intervals of looks decide nothing
     every = np.array([each for seed in range(36) if (each := gains(seed))])

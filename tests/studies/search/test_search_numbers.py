@@ -81,6 +81,7 @@ def answer_tables(labels: Any, predictions: Any, tests: Any) -> list[pd.DataFram
     return [pd.DataFrame({"example_id": x, "label": labels[x], "prediction": predictions[x]}) for x in tests]
 
 
+@pytest.mark.slow
 def test_examples_that_chose_the_setting_are_left_out_and_the_interval_counts_examples() -> None:
     """No setting is better than another; each answers an example the same way in every configuration."""
     gains, excluded, metric = [], 0, named("accuracy")

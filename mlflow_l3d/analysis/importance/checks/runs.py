@@ -69,7 +69,9 @@ def missing_runs(record: Importance, _: Evidence) -> Iterator[Check]:
 
 def selected_cells(record: Importance, evidence: Evidence) -> Iterator[Check]:
     """L3D012: the runs that have a score are those that did not fail."""
-    message, missing, cause = OF_RUNS_THAT_END, ~np.isfinite(record.table), evidence.failing.get(record.factor)
+    message = OF_RUNS_THAT_END
+    missing = ~np.isfinite(record.table)
+    cause = evidence.failing.get(record.factor)
     if cause is None and (evidence.tables_are_golden or not missing.any() or missing.all()):
         return
     if cause is not None:
@@ -78,7 +80,7 @@ def selected_cells(record: Importance, evidence: Evidence) -> Iterator[Check]:
         if math.isfinite(cause.importance_corrected):
             message += f" For which runs fail its importance is {cause.importance_corrected:+.2f}{ends}."
     else:
-        columns = [(missing.T, "column", record.factor)] * evidence.model.shared_columns
+        columns = [(missing.T, "column", record.factor)] if evidence.model.shared_columns else []
         for lines, noun, factor in (*columns, (missing, "row", "the other factors")):
             if (p := at_random(lines)) <= FAILURE_LEVEL:
                 message += (
@@ -187,7 +189,8 @@ def collapsed_runs(record: Importance | None, evidence: Evidence) -> Iterator[Ch
     finite_scores = scores[np.isfinite(scores)]
     if evidence.chance is None or not (count := int((finite_scores < evidence.chance).sum())):
         return
-    runs, share = "golden runs" if record is None else "cells", count / len(finite_scores)
+    runs = "golden runs" if record is None else "cells"
+    share = count / len(finite_scores)
     message = (
         f"{count} of {len(finite_scores)} {runs} ({points(share)} %) are no better than guessing: they score below "
         f"1 / classes. Look at their predictions. For training try more epochs, a smaller learning rate, a longer "
@@ -280,9 +283,9 @@ def rare_classes(evidence: Evidence) -> Iterator[Check]:
         return
     names = {at: plan.class_names[at] if at < len(plan.class_names) else str(at) for at in rare}
     tests = {at: counted(round(answers.tested[at]), "test example") for at in rare}
-    each = [f"class {names[at]}: {tests[at]}{', predicted in no run' * bool(never[at])}" for at in rare[:4]]
+    each = [f"class {names[at]}: {tests[at]}{', predicted in no run' if never[at] else ''}" for at in rare[:4]]
     limit = f"is at most {100 * (1 - never.sum() / (plan.classes or len(never))):.0f}"
     so = limit if never.any() else f"counts each class 1/{plan.classes}"
-    message = f"{'; '.join(each)}{f', and {len(rare) - 4} more' * (len(rare) > 4)}; so {metric} {so}"
+    message = f"{'; '.join(each)}{f', and {len(rare) - 4} more' if len(rare) > 4 else ''}; so {metric} {so}"
     fix = leave_out("it" if len(rare) == 1 else "them", plan.label_column, names.values())
     yield Check("L3D016", "warning", "Rare classes", f"{message}. Label more, or {fix}.")

@@ -125,7 +125,7 @@ def golden_runs_vary_more(record: Importance, evidence: Evidence) -> Iterator[Ch
             deviation = f"any standard deviation ({counted(len(golden), 'score')}; five that differ bound it). If large"
         message = (
             f"The golden runs may have {deviation}, {record.factor} makes up less than half of the "
-            f"variance, and the rows lack a long tail: {'use golden_runs=auto' * record.golden_pooled or more}."
+            f"variance, and the rows lack a long tail: {'use golden_runs=auto' if record.golden_pooled else more}."
         )
         yield Check("L3D006", "info", "Golden runs may vary more", message, record.factor)
 
@@ -244,7 +244,8 @@ def closure(table: FloatArray, golden: FloatArray, model: TableModel, *, chance:
     left_out = 0
     if chance is not None:
         left_out = int((table < chance).sum() + (golden < chance).sum())
-        table, golden = np.where(table < chance, np.nan, table), golden[~(golden < chance)]
+        table = np.where(table < chance, np.nan, table)
+        golden = golden[~(golden < chance)]
     table, golden = with_scores(table), golden[np.isfinite(golden)]
     count = len(golden)
     if count < 3 or len(table) < 3 or table.shape[1] < model.least_columns:

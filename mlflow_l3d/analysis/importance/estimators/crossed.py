@@ -146,7 +146,8 @@ def crossed_estimate(table: FloatArray) -> Estimate | None:
         return Estimate(squares.variances(), squares, without=without)
     if squares.rows_differ(BOUNDARY_TAIL):
         parts = effects(_filled(table))
-        overlap, skewed = _overlap(np.isfinite(table), parts, squares), _of_column_means(parts, squares)
+        overlap = _overlap(np.isfinite(table), parts, squares)
+        skewed = _of_column_means(parts, squares)
         jackknife = leave_out(squares.contributed, squares.mitigated, *without, overlap=overlap, skewed=skewed)
     return Estimate(squares.variances(), squares, jackknife, partial(boundary_interval, squares), without)
 

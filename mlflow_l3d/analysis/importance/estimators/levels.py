@@ -52,7 +52,8 @@ class LevelSquares(MeanSquares):
     def variances(self) -> VarianceComponents:
         """Return the record of the variance components."""
         share = 1 - 1 / self.columns
-        main, interaction = share * (self.of_columns - self.residual) / self.rows, share * self.residual
+        main = share * (self.of_columns - self.residual) / self.rows
+        interaction = share * self.residual
         parts = (self.contributed, self.mitigated, main, interaction)
         return VarianceComponents("levels", "anova", self.rows, self.columns, *parts)
 
@@ -114,7 +115,8 @@ def levels_without_each(table: FloatArray) -> Variances:
     """Return contributed and mitigated variance without each complete row in turn, each of shape (M,), M at least 3."""
     rows = _complete(table)
     count, floor = len(rows), rounding_variance(rows)
-    within, squares = rows.var(axis=1), np.square(rows.mean(axis=1) - rows.mean())
+    within = rows.var(axis=1)
+    squares = np.square(rows.mean(axis=1) - rows.mean())
     of_means = (squares.sum() - count / (count - 1) * squares) / (count - 2)
     return (within.sum() - within) / (count - 1), np.where(of_means <= floor, 0.0, of_means)
 

@@ -54,7 +54,9 @@ def unbalanced_components(table: FloatArray) -> MeanSquares | None:
             return None
         squares = turned.of_columns, turned.residual, turned.of_rows, turned.column_size, turned.row_size
         return MeanSquares(rows, columns, *squares, turned.residual_degrees)
-    count, in_row, in_column = int(finite.sum()), finite.sum(axis=1), finite.sum(axis=0)
+    count = int(finite.sum())
+    in_row = finite.sum(axis=1)
+    in_column = finite.sum(axis=0)
     scores = np.where(finite, table - np.nanmean(table), 0.0)
     within_rows = np.where(finite, scores - (scores.sum(axis=1) / in_row)[:, None], 0.0)
     # The normal equations for column effects, rows fitted.
@@ -67,7 +69,8 @@ def unbalanced_components(table: FloatArray) -> MeanSquares | None:
     degrees = rows + rank - columns, count - rows - rank, rank
     if min(degrees) < 1:
         return None
-    floor, parts = rounding_variance(table[finite]), (within_columns - residual, residual, of_columns)
+    floor = rounding_variance(table[finite])
+    parts = (within_columns - residual, residual, of_columns)
     of_rows, rest, column_square = (
         part / free if part > floor * free else 0.0 for part, free in zip(parts, degrees, strict=True)
     )

@@ -185,7 +185,8 @@ class _Rows(NamedTuple):
     @classmethod
     def of(cls, table: FloatArray) -> _Rows:
         finite = np.isfinite(table)
-        floor, count = rounding_variance(table[finite]), finite.sum(axis=1, dtype=np.float64)
+        floor = rounding_variance(table[finite])
+        count = finite.sum(axis=1, dtype=np.float64)
         centred = np.where(finite, table - table.mean(where=finite), 0.0)
         means = centred.sum(axis=1) / count
         squares = np.square(np.where(finite, centred - means[:, None], 0.0)).sum(axis=1)

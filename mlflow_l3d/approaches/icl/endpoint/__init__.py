@@ -33,7 +33,8 @@ class EndpointSession(PromptSession):
 
     def _load(self, model: str, device: str, cache: Path) -> None:  # noqa: ARG002
         """Look at the server; the prompts of chats alternate between user and assistant, which every template takes."""
-        recipe, self.connection = self.recipe, Connection(model, self.recipe, cache, self.opened)
+        recipe = self.recipe
+        self.connection = Connection(model, self.recipe, cache, self.opened)
         served = self.connection.served
         if parent_process() is not None and threading.current_thread() is threading.main_thread():
             # A worker that is stopped keeps the answers that are under way: closing the session waits for them.
@@ -125,7 +126,8 @@ class EndpointSession(PromptSession):
         scores = np.full((len(of_prompts), len(self.task.class_names)), 1 / len(self.classes), dtype=np.float32)
         predictions[has_scores], scores[has_scores] = numbers, shares
         self._hint("filtered", asked, withheld)
-        missing, unlikely = float(np.mean(~tested)), float(np.mean(~tested & ~withheld))
+        missing = float(np.mean(~tested))
+        unlikely = float(np.mean(~tested & ~withheld))
         reasons = {"unparsed_unlikely_share": unlikely, "unparsed_filtered_share": float(np.mean(withheld))}
         given = {name: share for name, share in reasons.items() if share}
         return predictions, scores, metrics | {"unparsed_share": missing} | given

@@ -205,7 +205,7 @@ class Client:
                     raise replies.final_error(error, self.endpoint.base_url, self._secret) from None
                 renamed = renamed | others
         where = f"{self.endpoint.base_url}{path}"
-        times = f" {attempt + 1} times" * (attempt > 0)
+        times = f" {attempt + 1} times" if attempt > 0 else ""
         raise RefusedError(f"{where} gave no answer of OpenAI's protocol{times} ({fault}). Check base_url.")
 
     def _most(self, body: Mapping[str, Any]) -> float:

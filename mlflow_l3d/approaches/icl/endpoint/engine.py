@@ -61,7 +61,8 @@ class Tally:
     @property
     def metrics(self) -> dict[str, float]:
         """``requests_sent``, shares of answers, and ``prompt_tokens`` if the server counts them."""
-        answers, counted = max(1, self.answers), [tokens for tokens in self.tokens if tokens > 0]
+        answers = max(1, self.answers)
+        counted = [tokens for tokens in self.tokens if tokens > 0]
         metrics = {"other_fingerprint_share": self.foreign / answers, "few_tokens_share": self.short / answers}
         tokens = {"prompt_tokens": float(np.mean(counted))} if counted else {}
         return {**metrics, "requests_sent": float(self.paid), **tokens}
@@ -154,7 +155,8 @@ class Connection:
             least = [replies.LEAST_SHARE] * len(prompts) + [0.0] * len(empty)
             answers = await asyncio.gather(*(self._first(prompt, tally) for prompt in everything))
             rows = [replies.first_token_scores(top, words, share) for top, share in zip(answers, least, strict=True)]
-            values, unseen = [row for row, _ in rows], sum(count for _, count in rows)
+            values = [row for row, _ in rows]
+            unseen = sum(count for _, count in rows)
         scores = np.array(values, dtype=np.float64).reshape(len(everything), len(words))
         scores[np.isneginf(scores).all(axis=1)] = np.nan
         tied = int((np.ptp(scores, axis=1) == 0).sum())

@@ -76,7 +76,8 @@ def written(reply: Mapping[str, Any]) -> dict[str, Any]:
     """Return the text of a reply, why it ended, and whether a thought of the model accompanies it."""
     choice = first_choice(reply)
     message = choice.get("message", choice)
-    thought, finish = any(message.get(name) for name in _BESIDE), choice.get("finish_reason")
+    thought = any(message.get(name) for name in _BESIDE)
+    finish = choice.get("finish_reason")
     refused = message.get("refusal") or finish == "refusal"
     # Servers leave content out, or null, if a thought took all tokens, or a filter the answer.
     without = thought or refused or finish == WITHHELD
@@ -124,7 +125,8 @@ def end_of_prompt(reply: Mapping[str, Any], word: str) -> dict[str, Any]:
         If the tokens of the prompt do not end with the word.
     """
     logprobs = first_choice(reply)["logprobs"]
-    tokens, values = [str(token) for token in logprobs["tokens"]], logprobs["token_logprobs"]
+    tokens = [str(token) for token in logprobs["tokens"]]
+    values = logprobs["token_logprobs"]
     generated = counted(reply)[1]
     generated = 1 if generated is None else generated
     ends = [end for end in dict.fromkeys((len(tokens) - generated, len(tokens))) if _spells(tokens[:end], word)]

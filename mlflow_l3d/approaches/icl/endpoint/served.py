@@ -141,7 +141,9 @@ def _probe(recipe: Recipe, *, chat: bool) -> dict[str, Any]:
 
 async def _tried(client: Client, recipe: Recipe, description: str, *, chat: bool) -> Served:
     """Return what a server says on one of its two routes, and what can be had of log-probabilities."""
-    path, body, score = CHAT if chat else TEXT, _probe(recipe, chat=chat), recipe.decision == "score"
+    path = CHAT if chat else TEXT
+    body = _probe(recipe, chat=chat)
+    score = recipe.decision == "score"
 
     def served(reply: Mapping[str, Any], gives: Gives, top: int = 0, refusal: str = "") -> Served:
         said = replies.common(reply)

@@ -175,7 +175,9 @@ class Store:
         sent, spent = self.spent()
         reached, value = ("max_requests", f"{requests}") if requests and sent >= requests else ("max_cost", f"{most:g}")
         where = f"{self._endpoint.name} at {self._endpoint.base_url}"
-        held = f" with what requests under way may cost; the next one may cost {cost:.6g}" * (reached == "max_cost")
+        held = (
+            f" with what requests under way may cost; the next one may cost {cost:.6g}" if reached == "max_cost" else ""
+        )
         raise BudgetError(
             f"{reached}={value}: the budget is spent ({sent} requests to {where} so far, cost {spent:.6g}{held}). "
             f"Finished cells stay, and so do answers; the same command with a larger {reached} continues."

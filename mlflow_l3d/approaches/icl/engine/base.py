@@ -174,7 +174,8 @@ class Engine(ABC):
         -------
         (n, C), the sum over the answer's tokens of their natural log-probability, in the order of the arguments.
         """
-        texts, shape = [tuple(prompt) for prompt in prompts], (len(prompts), len(answers))
+        texts = [tuple(prompt) for prompt in prompts]
+        shape = (len(prompts), len(answers))
         if not all(shape):
             return np.zeros(shape)
         with _naming_spent_memory(texts):

@@ -153,7 +153,8 @@ class CausalEngine(PlainEngine):
             return super()._score(texts, trie)
         length = reading.common_prefix(texts)
         prefix = self._prefix(packed, texts[0][:length])
-        reads, most = reading.on_device(self.model.device, *trie.reads), packed_tokens(packed, prefix, self.batches)
+        reads = reading.on_device(self.model.device, *trie.reads)
+        most = packed_tokens(packed, prefix, self.batches)
 
         def work(batch: Sequence[int]) -> torch.Tensor:
             logits = packed.rest(prefix, [texts[item][length:] for item in batch], trie, most=most)

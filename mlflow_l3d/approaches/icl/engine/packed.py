@@ -216,7 +216,8 @@ def _fault(model: Any, window: int | None) -> str | None:
     prefix, texts = ids[:3], (ids[3:5], ids[5:8], ids[4:7], ids[2:5])
     endings: tuple[list[int], ...] = ([], ids[8:9], ids[10:11])
     whole = type_of(model) in (torch.float32, torch.float64)
-    packed, trie = PackedModel(model, window), build_trie([ids[8:10], ids[10:12]])
+    packed = PackedModel(model, window)
+    trie = build_trie([ids[8:10], ids[10:12]])
     try:
         row = packed.prefix(prefix, 2)
         logits = packed.rest(row, texts, trie, most=10).float()
@@ -237,7 +238,8 @@ def _fault(model: Any, window: int | None) -> str | None:
             raise
         check_device(error)
         return f"it raised {one_line(error)}"
-    spread, away = float(expected.std()), float((logits - expected).square().mean().sqrt())
+    spread = float(expected.std())
+    away = float((logits - expected).square().mean().sqrt())
     # Half types round differently for rows of different lengths: SmolLM2 is 0.02 of the spread away in bfloat16, and
     # 0.65 without its positions. In rows of the same length a text that is not seen changes nothing at all.
     if leak > (1e-3 if whole else 0.02) * spread:

@@ -64,7 +64,8 @@ class Rows:
     def cut(self, length: int) -> None:
         """Drop the first keys of all rows."""
         for layer in self.cache.layers:
-            layer.keys, layer.values = layer.keys[:, :, length:].clone(), layer.values[:, :, length:].clone()
+            layer.keys = layer.keys[:, :, length:].clone()
+            layer.values = layer.values[:, :, length:].clone()
         self.owners, self.positions = self.owners[:, length:], self.positions[:, length:]
 
     def keep(self, rows: IntArray) -> None:
@@ -157,7 +158,8 @@ def lay_out(
     owners, nodes = np.full(shape, NOBODY), np.full(shape, -1)
     placed = np.full((len(packs), slots), -1)
     # Rows, slots, texts and their lengths, text by text; then the same token by token, and which of its text it is.
-    row, slot = np.array([at for at, pack in enumerate(packs) for _ in pack]), _counted(map(len, packs))
+    row = np.array([at for at, pack in enumerate(packs) for _ in pack])
+    slot = _counted(map(len, packs))
     text = np.array([one for pack in packs for one in pack])
     length, last = np.array(lengths)[text], body + slot * (1 + inner)
     placed[row, slot] = text
@@ -169,7 +171,9 @@ def lay_out(
     tokens[where] = np.fromiter(chain.from_iterable(texts[one] for one in text), np.int64, len(own))
     if inner and trie is not None:
         where = row[:, None], last[:, None] + 1 + np.arange(inner)
-        owners[where], nodes[where], tokens[where] = text[:, None], np.arange(inner), trie.tokens
+        owners[where] = text[:, None]
+        nodes[where] = np.arange(inner)
+        tokens[where] = trie.tokens
         positions[where] = start + length[:, None] - 1 + trie.depths
     return Block(tokens, owners, positions, nodes, placed)
 

@@ -34,7 +34,8 @@ class Seq2SeqEngine(Engine):
     def _score(self, texts: Sequence[TokenIds], trie: AnswerTrie) -> npt.NDArray[np.float64]:
         ways: list[tuple[int, ...]] = [(ROOT,), *filter(None, trie.paths)]
         step_places = [trie.reads_on(way) for way in ways]
-        steps, tokens = np.concatenate([steps_of_way for steps_of_way, _ in step_places]), trie.reads[1]
+        steps = np.concatenate([steps_of_way for steps_of_way, _ in step_places])
+        tokens = trie.reads[1]
         reads = [
             reading.on_device(self.model.device, places, tokens[steps_of_way]) for steps_of_way, places in step_places
         ]

@@ -91,7 +91,8 @@ def first_table(comparison: Comparison) -> Table:
     """
     unit, names = unit_of(comparison.metric), words.short_names(comparison)
     pairs = [*words.judged(comparison), *(comparison.differences if comparison.over_tasks else ())]
-    every, by_task = len(pairs), 1 < len(pairs) <= _MOST and len(words.judged(comparison)) == 1
+    every = len(pairs)
+    by_task = 1 < len(pairs) <= _MOST and len(words.judged(comparison)) == 1
     if len(pairs) > _MOST:
         best = words.overall_ranks(comparison)[0].system
         pairs = [pair for pair in words.judged(comparison) if best in (pair.first, pair.second)][:_MOST]
@@ -133,7 +134,7 @@ def _false_claims(checks: Sequence[SelfCheck]) -> list[str]:
     if failed or not checks:
         return failed
     most = max(checks, key=lambda each: each.rate)
-    shares = f"{'at most ' * (len(checks) > 1)}{points(most.rate, 1)} % of {most.repeats:,} comparisons"
+    shares = f"{'at most ' if len(checks) > 1 else ''}{points(most.rate, 1)} % of {most.repeats:,} comparisons"
     return [f"A/A: if nothing differs, {shares} claim a difference ({points(most.nominal, 1)} % may)."]
 
 
@@ -142,7 +143,8 @@ def score_strips(comparison: Comparison, scores: pd.DataFrame) -> list[Drawing]:
     unit, strips = unit_of(comparison.metric), []
     axes = {str(task): Axis.over(unit.scale * every["score"]) for task, every in scores.groupby("task")}
     for (task, system), runs in scores.groupby(["task", "system"], sort=False):
-        values, names = unit.scale * runs["score"].to_numpy(), [f"run {at + 1}" for at in range(len(runs))]
+        values = unit.scale * runs["score"].to_numpy()
+        names = [f"run {at + 1}" for at in range(len(runs))]
         title = f"{system}, {task}" if len(comparison.tasks) > 1 else str(system)
         shown = partial(unit.written, digits=1)
         drawn = strip(values, names, band=None, label=title, shown=shown, axis=axes[str(task)])

@@ -108,7 +108,8 @@ def effect_text(comparison: Comparison) -> str:
 
 def advice_on(one: Difference) -> Answer:
     """Return what would settle a difference: runs, test examples, or nothing more."""
-    there, settled = " and ".join(f"{runs:,}" for runs in dict.fromkeys(one.runs)), one.verdict != UNDECIDED
+    there = " and ".join(f"{runs:,}" for runs in dict.fromkeys(one.runs))
+    settled = one.verdict != UNDECIDED
     needed, more_runs = runs_to_have(one), one.spread.of_runs > one.spread.of_examples
     if not settled and {*one.runs} == {needed}:
         why = f"The {there} runs of each settle it with 80 % probability if all share their configurations: {SHARED}."
@@ -184,9 +185,10 @@ def answers(comparison: Comparison) -> tuple[Answer, Answer, Answer]:
 def _luck(comparison: Comparison, lead: Lead) -> str:
     ends = sorted(comparison.metric.sign * end for end in (lead.low, lead.high))  # with the signs of the table
     interval = " to ".join(change(comparison, end) for end in ends)
-    said = f"{percent(comparison.level)} interval **{interval}**{' points' * comparison.metric.percent}"
-    said += " (less is better)" * (not comparison.metric.greater_is_better)
-    counts, count = "It allows for luck on each task, and for tasks that differ.", len(comparison.differences)
+    said = f"{percent(comparison.level)} interval **{interval}**{' points' if comparison.metric.percent else ''}"
+    said += "" if comparison.metric.greater_is_better else " (less is better)"
+    counts = "It allows for luck on each task, and for tasks that differ."
+    count = len(comparison.differences)
     if isinstance(lead.pair, Difference):
         number = lead.pair.spread.examples
         tested = f" and of {counted(number, 'test example')}" if number else ", not of test examples"
@@ -212,7 +214,7 @@ def _one_run(comparison: Comparison, lead: Lead) -> str:
         return "The runs are too few to show how often one beats another."
     texts = [points(share, 0) for share in shares]
     often = texts[0] if len(texts) == 1 else f"{texts[0]} to {texts[-1]}"
-    by_task = ", by task" * (len(texts) > 1)
+    by_task = ", by task" if len(texts) > 1 else ""
     return f"One run of {lead.ahead} beats one of {lead.other} in **{often} %** of cases{by_task}."
 
 
@@ -221,7 +223,7 @@ def _open(comparison: Comparison) -> str:
     undecided = [f"{names[pair.first]} against {names[pair.second]}" for pair in pairs if pair.verdict == UNDECIDED]
     if not undecided:
         return f"**Nothing:** {'the pair is' if len(pairs) == 1 else f'{all_of(len(pairs))} pairs are'} decided."
-    opening = f"{len(undecided)} of {len(pairs)} pairs: " * (len(pairs) > 1)
+    opening = f"{len(undecided)} of {len(pairs)} pairs: " if len(pairs) > 1 else ""
     more = [f"{len(undecided) - 2} more"] if len(undecided) > 2 else []
     opening += f"**{listed([*undecided[:2], *more])}**."
     one = nearest_pair(comparison)
@@ -229,7 +231,7 @@ def _open(comparison: Comparison) -> str:
         return f"{opening} More tasks, or more runs on each, settle it."
     which = "it" if len(undecided) == 1 else f"{names[one.first]} against {names[one.second]}"
     what = advice_on(one).short
-    return f"{opening} To settle {which} takes {what}{' of each' * what.endswith(' runs')}."
+    return f"{opening} To settle {which} takes {what}{' of each' if what.endswith(' runs') else ''}."
 
 
 def _lossy(comparison: Comparison) -> str:
@@ -275,7 +277,8 @@ def steps(comparison: Comparison, parents: Sequence[ComparedParent], source: Sou
 def _more_runs(
     one: Difference, pair: str, names: Mapping[str, str], parents: Sequence[ComparedParent]
 ) -> Iterator[Step]:
-    needed, commands = runs_to_have(one), {each.system: each.command for each in parents if each.task == one.task}
+    needed = runs_to_have(one)
+    commands = {each.system: each.command for each in parents if each.task == one.task}
     texts = [f"{pair} takes about {needed:,.0f} runs of each (80 % power). Finished ones count:"]
     for system, there in zip((one.first, one.second), one.runs, strict=True):
         if there < needed and (command := commands.get(system, "")):

@@ -214,7 +214,8 @@ def _careful(variance: Spread, one: System, other: System) -> Spread:
 
 def _pooled(groups: pd.DataFrame, scored: Mapping[str, pd.Series], span: float) -> tuple[float, float]:
     """Return standard deviation and luck that groups have in common; nan if they have none, as Bartlett's test says."""
-    spreads, degrees = groups["std"].to_numpy(), groups["independent"].to_numpy() - 1.0
+    spreads = groups["std"].to_numpy()
+    degrees = groups["independent"].to_numpy() - 1.0
     moving = spreads > 0
     is_still = bool((degrees[~moving] >= FEWEST - 1).any())
     if not moving.any() or is_still or _bartlett(np.square(spreads)[moving], degrees[moving]) <= 0.01:
@@ -242,7 +243,8 @@ def _groups(groups: Sequence[Sequence[System]], scored: Mapping[str, pd.Series],
     for each in groups:
         scores, averages = scored[each[0].name].to_numpy(), each[0].scores
         independent, runs = min(one.runs for one in each), len(scores)
-        one, of_means = vars(metric_spread(scores, metric)), vars(metric_spread(averages, metric))
+        one = vars(metric_spread(scores, metric))
+        of_means = vars(metric_spread(averages, metric))
         row = {"group": each[0].name, "independent": independent, "runs": runs, "mean": of_means["mean"]}
         row |= {end: math.nan if each[1:] else of_means[end] for end in with_interval("mean")[1:]}
         # That of averages, and that of runs around the average of their seed.

@@ -250,14 +250,16 @@ def hidden_settings(
     seed = seeds.groupby([*seeds], sort=False).ngroup() if len(seeds.columns) else pd.Series(range(len(runs)))
     for name in map(str, ignored):
         cells = ignored.groupby([group, ignored[name]], sort=False).ngroup()
-        left, between = len(runs) - cells.nunique(), cells.nunique() - group.nunique()
+        left = len(runs) - cells.nunique()
+        between = cells.nunique() - group.nunique()
         is_of_seed = len({*zip(seed, ignored[name], strict=True)}) == seed.nunique() < len(runs)
         if not between:
             along.append(name)
         elif left and not is_of_seed:
             rest, total = (_around(runs["score"], part) for part in (cells, group))
             ratio = (total - rest) / between / max(rest / left, 1e-12 * total) if total > 0 else 0.0
-            moving += [name] * int(fdtrc(between, left, ratio) < 0.001 / len(ignored.columns))
+            if fdtrc(between, left, ratio) < 0.001 / len(ignored.columns):
+                moving.append(name)
     return tuple(moving), tuple(along)
 
 

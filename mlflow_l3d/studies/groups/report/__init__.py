@@ -82,7 +82,8 @@ def _strips(study: GroupsStudy) -> Drawing:
             dot(axis.at(one["at"]), y + 23, f"{one['seeds'] or one['run_id']}: {unit.text(one['score'])}")
             for one in runs[runs["group"].eq(name)].head(300).to_dict("records")
         ]
-        parts += whisker(axis.at(low), axis.at(high), y + 34) if math.isfinite(low) else []
+        if math.isfinite(low):
+            parts += whisker(axis.at(low), axis.at(high), y + 34)
         parts.append(drawn_line("mean", axis.at(mean), axis.at(mean), y + 28, y + 40))
         y += 48
     label = f"{metric_text(study.metric)} of {counted(len(groups), 'group')}, best mean first"

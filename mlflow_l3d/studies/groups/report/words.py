@@ -31,8 +31,10 @@ def headline(study: GroupsStudy) -> str:
         return "How much is luck depends on the group."
     if study.pairs.empty:
         return may_be_luck("runs of a group", _size(study, study.luck))
-    best, others = shorten(study.pairs["first"].iloc[0], 60), several[several["verdict"].isin([BETTER, UNDECIDED])]
-    open_, only = others["group"][others["verdict"].eq(UNDECIDED)], shorten(others["group"].iloc[0], 60)
+    best = shorten(study.pairs["first"].iloc[0], 60)
+    others = several[several["verdict"].isin([BETTER, UNDECIDED])]
+    open_ = others["group"][others["verdict"].eq(UNDECIDED)]
+    only = shorten(others["group"].iloc[0], 60)
     best = best if study.groups["verdict"].iloc[0] else f"Of the groups with three seeds or more, {best}"
     if open_.empty:
         if len(study.pairs) == 1:
@@ -40,7 +42,7 @@ def headline(study: GroupsStudy) -> str:
         return f"{best} is better than {all_of(len(others))} other groups, beyond luck."
     rest = only if len(others) == 1 else f"{len(open_)} of {len(others)} other groups"
     if open_.isin(study.tied).all():
-        worse = "; the others are worse, beyond luck" * (len(open_) < len(others))
+        worse = "; the others are worse, beyond luck" if len(open_) < len(others) else ""
         return f"{listed([best, *(shorten(name, 60) for name in open_)])} have equal means{worse}."
     return f"{best} has the best mean, but {rest} may be as good."
 
@@ -56,7 +58,9 @@ def answers(study: GroupsStudy) -> tuple[Answer, Answer, Answer]:
 
 def _moving(study: GroupsStudy) -> Iterator[str]:
     """Yield which recorded settings move the score, and what the runs cannot separate."""
-    frame, is_decided, shown = study.settings.frame, study.pairs["verdict"].eq(BETTER).any(), unit_of(study.metric).text
+    frame = study.settings.frame
+    is_decided = study.pairs["verdict"].eq(BETTER).any()
+    shown = unit_of(study.metric).text
     settings = frame[~frame["setting"].isin({*study.seeds, *map(short_name, study.seeds)})]
     is_moving = settings["setting"].isin(study.settings.found)
     tested, moving = settings[settings["p_holm"].notna()], settings[is_moving]
@@ -67,12 +71,14 @@ def _moving(study: GroupsStudy) -> Iterator[str]:
         yield none + combined * bool(is_decided and settings["p"].notna().any())
     else:
         among = "the only one tested" if len(tested) == 1 else f"of {len(tested)} tested"
-        together = " This test uses all runs at once, so it can see what no single pair settles."
-        yield f"**{listed([*moving['setting']])}**, {among}.{together * (not is_decided and len(study.pairs) > 0)}"
+        together = ""
+        if not is_decided and len(study.pairs):
+            together = " This test uses all runs at once, so it can see what no single pair settles."
+        yield f"**{listed([*moving['setting']])}**, {among}.{together}"
         for row in moving.to_dict("records"):
             ends = (f"{shown(row[f'{end}_mean'], 1)} at {shorten(row[end], 40)}" for end in ("highest", "lowest"))
             yield f"{row['setting']} moves the score (p {probability(row['p_holm'])}): {', '.join(ends)}."
-        yield from [none] * bool(others)
+        yield from ([none] if others else [])
         yield "Intervals assume independent runs, which runs that share such a setting are not."
     yield from study.settings.cannot_tell
 
@@ -105,13 +111,15 @@ def _differences(study: GroupsStudy) -> Iterator[str]:
     if pairs.empty or study.several["luck"].isna().all():
         yield "Not known: it takes two groups with three seeds or more."
         return
-    is_found, groups = pairs["verdict"].eq(BETTER), len({*pairs["first"], *pairs["second"]})
+    is_found = pairs["verdict"].eq(BETTER)
+    groups = len({*pairs["first"], *pairs["second"]})
     kind = "pairs" if 2 * len(pairs) == groups * (groups - 1) else "pairs with the best group"
     lead = f"**{int(is_found.sum())} of {len(pairs)} {kind}** differ beyond luck (95 %, Holm)."
     if len(pairs) == 1:
-        lead = f"**The two{' do not' * (not is_found.all())}** differ beyond luck (95 %)."
+        lead = f"**The two{'' if is_found.all() else ' do not'}** differ beyond luck (95 %)."
     yield lead
-    paired, needed = int(pairs["shared"].gt(0).sum()), pairs["runs_needed"].iloc[0]
+    paired = int(pairs["shared"].gt(0).sum())
+    needed = pairs["runs_needed"].iloc[0]
     yield f"{paired} of {len(pairs)} pairs share seeds and are paired; the others: Welch's test."
     if math.isfinite(needed):
         yield f"About {needed:,.0f} runs of each settle the best two with 80 %, if they differ as much as here."
@@ -160,7 +168,7 @@ def _named(what: str, names: tuple[str, ...]) -> str:
 
 def _names(names: tuple[str, ...]) -> str:
     """Return names as a sentence has them, eight at most."""
-    return listed([*short_names(names[:8]).values(), *[f"{len(names) - 8} more"] * (len(names) > 8)])
+    return listed([*short_names(names[:8]).values(), *([f"{len(names) - 8} more"] if len(names) > 8 else [])])
 
 
 def step(study: GroupsStudy, source: Source, *, can_tag: bool = True) -> Step:

@@ -126,8 +126,10 @@ def _promptfoo_run(source: str, task: str, rows: list[Mapping[str, Any]], settin
             reason = " ".join(str(row.get("error") or "no error named").split())[:100]
             raise L3DError(f"{source}: test {row.get('testIdx')} has no answer ({reason}). Run the failed tests again.")
     answers = [(row.get("response") or {}).get("output") for row in rows]
-    right, total = [bool(row.get("success")) for row in rows], sum(float(row["score"]) for row in rows)
-    scores, how = {"accuracy": sum(right) / len(rows), "score_mean": total / len(rows)}, ", ".join(settings.values())
+    right = [bool(row.get("success")) for row in rows]
+    total = sum(float(row["score"]) for row in rows)
+    scores = {"accuracy": sum(right) / len(rows), "score_mean": total / len(rows)}
+    how = ", ".join(settings.values())
     run = RecordedRun(source=f"{source} ({how})", task=task, kind="multiple_choice", settings=settings, scores=scores)
     return run.answered(map(_example, rows), [*map(_expected, rows)], answers, right)
 
@@ -173,7 +175,8 @@ def _trial(source: str, task: str, results: list[Mapping[str, Any]], settings: M
     ids = [str(result.get("task_id")) for result in results]
     if len({*ids}) < len(ids):
         raise L3DError(f"{source}: a task has two results in trial {settings['trial']}. Take one away.")
-    source, scores = f"{source} (trial {settings['trial']})", {name: sum(rewards) / len(rewards)}
+    source = f"{source} (trial {settings['trial']})"
+    scores = {name: sum(rewards) / len(rewards)}
     run = RecordedRun(source=source, task=task, kind="multiple_choice", settings=settings, scores=scores)
     if right is None:
         return run
@@ -184,6 +187,7 @@ def _reward(source: str, result: Mapping[str, Any]) -> float:
     """Return the reward of one result; tau2-bench nests it."""
     reward = result["reward"] if "reward" in result else (result.get("reward_info") or {}).get("reward")
     if not isinstance(reward, int | float):
-        which, fix = f"task {result.get('task_id')} of trial {result.get('trial')}", "take it away from all trials"
+        which = f"task {result.get('task_id')} of trial {result.get('trial')}"
+        fix = "take it away from all trials"
         raise L3DError(f"{source}: {which} has no reward. Run it again, or {fix}.")
     return float(round(reward, 6))

@@ -100,7 +100,8 @@ def _scores(path: Path, frame: pd.DataFrame, listed: Sequence[str], metric: str)
         own_settings |= {"run": str(again[row] + 1)} if seedless and again.any() else {}
         how = ", ".join(f"{name}={value}" for name, value in own_settings.items())
         of_run = {str(name): float(table[name][row]) for name in table if np.isfinite(table[name][row])}
-        source, task = f"{path.name} ({how or f'row {row + 1}'})", values.get("task") or path.stem
+        source = f"{path.name} ({how or f'row {row + 1}'})"
+        task = values.get("task") or path.stem
         runs.append(RecordedRun(source=source, task=task, kind="", settings=own_settings, scores=of_run))
     return runs
 
@@ -135,7 +136,8 @@ def _numbered(
 ) -> dict[str, dict[str, str]]:
     """Return the columns of the word that names runs; see :func:`_wide`."""
     labels = [label for label in labels_of(frame["label"]) if label]
-    classes, numbers = Classes.found([{*labels}], ()), all(map(plain_number, labels))
+    classes = Classes.found([{*labels}], ())
+    numbers = all(map(plain_number, labels))
 
     def reads_like_labels(name: str) -> bool:
         answers = frame[name].tolist()
@@ -152,7 +154,8 @@ def _numbered(
 
 def _long(source: str, frame: pd.DataFrame, listed: Sequence[str]) -> Runs:
     """Return settings and rows of each run: rows with the same values in all columns that are not of an example."""
-    examples, others = frame.groupby("example_id", sort=False), [str(name) for name in frame if name not in _KNOWN]
+    examples = frame.groupby("example_id", sort=False)
+    others = [str(name) for name in frame if name not in _KNOWN]
     # Settings are columns that are constant, or in which an example has two values.
     varied = (name for name in others if frame[name].nunique() == 1 or examples[name].nunique().max() > 1)
     names = list(listed or varied)
@@ -166,13 +169,15 @@ def _long(source: str, frame: pd.DataFrame, listed: Sequence[str]) -> Runs:
 
 
 def _run(path: Path, settings: Mapping[str, str], rows: pd.DataFrame) -> RecordedRun:
-    settings, scores = {name: public_name(value) for name, value in settings.items()}, {}
+    settings = {name: public_name(value) for name, value in settings.items()}
+    scores = {}
     if "score" in rows:
         scores["score_mean"] = float(pd.to_numeric(rows["score"], errors="coerce").to_numpy(dtype=np.float64).mean())
     how = ", ".join(f"{name}={value}" for name, value in settings.items())
     task = path.stem  # of one run it may be: task, and the name and number of its seed
     if (named := re.fullmatch(r"(?i)(.*?)[_.-]?(seed|run)[_=-]?(\d+)", task)) and not any(map(is_seed, settings)):
-        settings, task = {**settings, named[2].lower(): named[3]}, named[1] or path.absolute().parent.name
+        settings = {**settings, named[2].lower(): named[3]}
+        task = named[1] or path.absolute().parent.name
     tasks = sorted(set(rows["task"])) if "task" in rows else [task]
     if len(tasks) > 1:
         raise L3DError(f"{path.name}{how and f' ({how})'}: one run has rows of several tasks, {', '.join(tasks)}.")

@@ -36,17 +36,20 @@ def read_lm_eval(path: Path, _columns: Mapping[str, str], metric: str = "auto") 
 
     With ``--log_samples`` it writes ``samples_<task>_<date>.jsonl`` next to ``results_<date>.json``.
     """
-    task, about = path.name[len("samples_") : _DATE - 1], path.with_name(f"results_{path.name[_DATE:-1]}")
+    task = path.name[len("samples_") : _DATE - 1]
+    about = path.with_name(f"results_{path.name[_DATE:-1]}")
     if not about.is_file():
         raise L3DError(f"{path.name}: {about.name}, which has the settings, is not next to it. Put it there.")
     document = read_json(about)
     # Metrics that choose otherwise than ``acc``: their runs have other predictions.
     rule = metric if metric in ("acc_norm", "acc_mutual_info") else ""
-    samples = _samples(path, ["arguments"] * bool(rule))
+    samples = _samples(path, ["arguments"] if rule else [])
     if samples.empty:
         raise L3DError(f"{path.name}: holds no samples.")
-    config, of_task = document.get("configs", {}).get(task, {}), document.get("results", {}).get(task, {})
-    seconds, settings = float(document.get("total_evaluation_time_seconds") or 0.0), _lm_eval_settings(document, task)
+    config = document.get("configs", {}).get(task, {})
+    of_task = document.get("results", {}).get(task, {})
+    seconds = float(document.get("total_evaluation_time_seconds") or 0.0)
+    settings = _lm_eval_settings(document, task)
     filters = [str(name or "none") for name in samples["filter"]]
     runs = []
     for name, rows in samples.groupby(pd.Series(filters), sort=False):
@@ -124,7 +127,7 @@ def _likely(samples: pd.DataFrame, rule: str) -> npt.NDArray[np.int64] | None:
         logs = [np.array([float(answer[0]) for answer in each]) for each in samples["filtered_resps"]]
         if "acc_mutual_info" in samples["metrics"][0]:  # all choices come again, without the question
             halves = [np.split(each, 2) for each in logs]
-            logs = [asked - alone * (rule == "acc_mutual_info") for asked, alone in halves]
+            logs = [asked - alone if rule == "acc_mutual_info" else asked for asked, alone in halves]
         if rule == "acc_norm":
             choices = [[each["arg_1"].strip() for each in asked.values()] for asked in samples["arguments"]]
             logs = [each / [*map(len, texts[: len(each)])] for each, texts in zip(logs, choices, strict=True)]

@@ -72,7 +72,8 @@ def investigation_document(
         worst, classes=source.classes, texts=source.texts, runs=voters, opens=opens, are_rows=source.are_numbered
     )
     votes = Drawing(shares_bar(bar)) if (bar := more_tables.shares(analysis)) else None
-    reading, checks = {"shown": shown, "level": percent(shown.level)}, _checks(shown)
+    reading = {"shown": shown, "level": percent(shown.level)}
+    checks = _checks(shown)
     count = f" ({len(checks)})" if checks else ""
     sections = [
         Section(f"Checks{count}", [checks or "No check found anything doubtful."], name="checks"),
@@ -156,7 +157,9 @@ def _checks(shown: Shown) -> list[Item]:
 
 def _check_lines(shown: Shown) -> list[str]:
     warnings = [check for check in by_code(shown.analysis.checks) if check.severity == "warning"]
-    factors = [f" [{', '.join(shorten(name, 30) for name in each.factors)}]" * bool(each.factors) for each in warnings]
+    factors = [
+        (f" [{', '.join(shorten(name, 30) for name in each.factors)}]" if each.factors else "") for each in warnings
+    ]
     return [shorten(f"{each.code}{of}: {each.title}", 100) for each, of in zip(warnings, factors, strict=True)]
 
 
@@ -234,10 +237,13 @@ def first_table(shown: Shown) -> Table | None:
 def _share_table(shown: Shown) -> Table:
     ends = (("0", 0), ("50 %", 50), ("100 %", 100))
     axis = Drawn(svg(15, "from 0 to 100 %", *[text(at, 12, words) for words, at in ends]))
-    level, rows, doubts = percent(shown.analysis.level), list[dict[str, str]](), dict[tuple[str, str, str], list[str]]()
+    level = percent(shown.analysis.level)
+    rows = list[dict[str, str]]()
+    doubts = dict[tuple[str, str, str], list[str]]()
     for record in shown.records:
         word, (share, low, high) = shown.verdict(record), shown.shares(record)
-        said, moved = share_cell(share, low, high, digits=0), shown.unit.text(record.moves_by_std, 1)
+        said = share_cell(share, low, high, digits=0)
+        moved = shown.unit.text(record.moves_by_std, 1)
         rows.append(
             {
                 "factor": record.factor,
@@ -259,7 +265,7 @@ def _share_table(shown: Shown) -> Table:
         rule = f"The intervals of all factors hold together with {level}. Above 50 %: dominates; below: minor; else "
         rule += "[[undecided|verdict]]."
         share, low = (sum(shown.shares(one)[at] for one in shown.records) for at in (0, 1))
-        rule += OVERLAP * bool(low > 1) or " Shares are estimates and need not add up to 100 %." * bool(share > 1)
+        rule += OVERLAP * bool(low > 1) or (" Shares are estimates and need not add up to 100 %." if share > 1 else "")
     kinds = tuple(shown.verdict(record) for record in shown.records)
     notes = [f"{listed(of)} {one if len(of) == 1 else many} {what}." for (one, many, what), of in doubts.items()]
     return Table.of(rows, " ".join([rule, *notes]), kind="bars", texts=frozenset({1, 2}), kinds=kinds)

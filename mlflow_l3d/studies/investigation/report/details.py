@@ -89,7 +89,7 @@ def which_details(shown: Shown) -> tuple[str, ...]:
     above = [record for record in collapse.causes.values() if record.importance_corrected > 0]
     causes = [record.factor for record in above if record.importance_corrected_ci_low > 0]
     perhaps = [record.factor for record in above if record.factor not in causes]
-    deciding = f"{' and '.join(causes)} decide{'s' * (len(causes) == 1)} which ones"
+    deciding = f"{' and '.join(causes)} decide{'s' if len(causes) == 1 else ''} which ones"
     if not causes:
         deciding = "which factor decides which ones is not established"
         deciding += f", perhaps {' or '.join(perhaps)}" if perhaps else ""
@@ -98,9 +98,10 @@ def which_details(shown: Shown) -> tuple[str, ...]:
 
 def by_tests_text(shown: Shown, above: Sequence[str]) -> str:
     """Return that a factor that dominates does so by the luck of test examples, if that is over half its variance."""
-    analysis, name = shown.analysis, next((name for name in above if "data_split" in name.split("+")), "")
+    analysis = shown.analysis
+    name = next((name for name in above if "data_split" in name.split("+")), "")
     moved = analysis.importances[name].moves_by_std if analysis.tests_drawn and name else math.nan
-    whose = f"{name} " * (len(above) > 1)
+    whose = f"{name} " if len(above) > 1 else ""
     by_tests = analysis.luck_of_tests**2 > moved**2 / 2
     return f", {whose}mostly by which {analysis.test_examples:,} examples are tested" if by_tests else ""
 
@@ -221,7 +222,9 @@ def sentence(shown: Shown, source: Source) -> str:
     scores, unit = shown.golden_scores, shown.unit
     where = f" on {source.task}" if source.task else ""
     tests = counted(shown.analysis.test_examples, "test example")
-    parts = [f"Each run had only {tests}, so the following numbers answer nothing."] * shown.analysis.few_tests
+    parts = []
+    if shown.analysis.few_tests:
+        parts.append(f"Each run had only {tests}, so the following numbers answer nothing.")
     if len(scores) > 1:
         record = shown.golden
         assert record is not None

@@ -36,7 +36,8 @@ def agreement_table(shown: Shown) -> Table | None:
 
 
 def _agreement_row(shown: Shown, name: str) -> dict[str, str]:
-    group, numbers = shown.analysis.reported_agreement(name), shown.analysis.regression.get(name, {})
+    group = shown.analysis.reported_agreement(name)
+    numbers = shown.analysis.regression.get(name, {})
     every = "pooled runs" if shown.golden_word == "pooled" else shown.design.words.examples
 
     def shared(attribute: str) -> float:

@@ -45,7 +45,10 @@ class Shown:
 
         def place(record: Importance) -> list[float]:
             judged = [record.importance_corrected, record.importance]
-            return [-each if math.isfinite(each) else math.inf for each in (*([record.score_std] * baseline), *judged)]
+            return [
+                -each if math.isfinite(each) else math.inf
+                for each in (*([record.score_std] if baseline else []), *judged)
+            ]
 
         baseline = self.design.baseline
 
@@ -63,7 +66,7 @@ class Shown:
             return ""
         looks = self.analysis.interim_analyses
         rule = looks is not None and bool(looks["alpha"].notna().any())
-        every = f"{'all interim analyses and ' * rule}all factors"
+        every = f"{'all interim analyses and ' if rule else ''}all factors"
         return f" (so that the intervals of {every} hold together with {percent(self.analysis.level)})"
 
     @cached_property

@@ -135,14 +135,13 @@ def _kinds(shown: Shown, records: Sequence[Importance]) -> str:
         for word in ("dominates", "minor", "undecided")
     )
     if len(records) == 1:
-        verdict = (
-            f"{records[0].factor} {'is ' * (not above)}{shown.verdict(records[0])}{details.by_tests_text(shown, above)}"
-        )
+        verdict = shown.verdict(records[0]) if above else f"is {shown.verdict(records[0])}"
+        verdict = f"{records[0].factor} {verdict}{details.by_tests_text(shown, above)}"
         return f"**{verdict}:** [[involved in|share]] **{shown.share_text(records[0])}** of the variance."
     rest = [f"{listed(each)} {_be(each)} {word}" for each, word in ((below, "minor"), (open_, "undecided")) if each]
     tail = f" {'; '.join(rest)}." if rest else ""
     if above:
-        verb = f"dominate{'s' * (len(above) == 1)}{details.by_tests_text(shown, above)}"
+        verb = f"dominate{'s' if len(above) == 1 else ''}{details.by_tests_text(shown, above)}"
         return f"**{listed(above)} {verb}.**{tail}"
     if not open_:
         largest = f" The largest share has {records[0].factor}: {shown.share_text(records[0])}."
@@ -188,7 +187,7 @@ def _stable(shown: Shown) -> Answer:
             few = f"the runs share fewer than {FEWEST_EXAMPLES} test examples"
         lead = f"Not reported: {few}."
     elif shown.graded:
-        beyond = f"; beyond chance (kappa): {plain(group.fleiss_kappa)}" * (not math.isnan(group.fleiss_kappa))
+        beyond = "" if math.isnan(group.fleiss_kappa) else f"; beyond chance (kappa): {plain(group.fleiss_kappa)}"
         compared = f"{shown.analysis.agreement}{beyond}"
         lead = f"[[Two runs agree|agree]] to **{agreed}** ({compared})."
     else:
@@ -199,11 +198,13 @@ def _stable(shown: Shown) -> Answer:
 
 def steps(shown: Shown, source: Source, runs: Runs | None = None) -> list[Step]:
     """Return what to do next, what would change the answer most first."""
-    others, remedies = list(_next_steps(shown, source, runs or Runs())), shown.analysis.remedies
+    others = list(_next_steps(shown, source, runs or Runs()))
+    remedies = shown.analysis.remedies
     is_offered = remedies is not None and remedies.std > 0 and (remedies.best or shown.analysis.guessing)
     if remedies is None or not is_offered or not source.run_id:
         return others[:2]
-    text, cure = "What would leave less luck? See every remedy:", source.on_runs("cure", source.run_id)
+    text = "What would leave less luck? See every remedy:"
+    cure = source.on_runs("cure", source.run_id)
     pairs = min(len(shown.golden_scores), MOST_PAIRS)
     decidable = next((each.remedy for each in remedies.best if each.is_decidable(pairs)), None)
     if decidable is not None and source.command() and not shown.analysis.guessing:
@@ -227,7 +228,7 @@ def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
     if analysis.cells_failed and source.can_repeat:
         yield Step(runs.without_score(analysis), source.command())
     if len(scores) > 1 and shown.golden_deviation == 0:
-        shows = " A self-test shows it:" * source.can_repeat
+        shows = " A self-test shows it:" if source.can_repeat else ""
         yield Step(f"Does each seed reach the training?{shows}", source.command(self_test="only"))
         return
     if analysis.guessing:
@@ -236,11 +237,12 @@ def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
     for check in analysis.checks:
         if check.code == "L3D016":
             text, _, line = check.message.partition(" data = ")
-            yield Step(text, f"data = {line[:-1]}" * bool(line))
+            yield Step(text, f"data = {line[:-1]}" if line else "")
     larger = {name: each for name, each in analysis.advice.items() if each.action in ("more_rows", "larger_table")}
     if analysis.few_tests or analysis.tests_share >= 0.5:
-        luck, tests = _of_tests(shown, "the luck", shown.unit.behind), analysis.test_examples
-        alone = f", since {tests:,} alone cause {luck}" * bool(analysis.tests_share > 0)
+        luck = _of_tests(shown, "the luck", shown.unit.behind)
+        tests = analysis.test_examples
+        alone = f", since {tests:,} alone cause {luck}" if analysis.tests_share > 0 else ""
         advised, again = "Test more examples, or label more", ""
         if (unused := source.unused_tests) is not None:
             few = f"only {unused:,} test examples are unused" if unused else "all test examples are in use"
@@ -266,7 +268,7 @@ def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
         names = listed([name for name in others if others[name] == text])
         yield Step(f"{names}: {text}" if len(shown.records) > 1 else text)
     if len(shown.records) == 1 and source.can_repeat and shown.verdict(shown.records[0]) != "dominates":
-        shows = " factor=all shows it." * (not source.is_typed)
+        shows = "" if source.is_typed else " factor=all shows it."
         yield Step(f"What else moves the score?{shows}", source.command(factor="all"))
     std = shown.unit.scale * shown.golden_deviation if len(scores) > 1 else 0.0
     if std > 0 and source.run_id and shown.design.planning is not None:
@@ -277,7 +279,9 @@ def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
         options = {"candidate": source.another, "smallest_effect": effect}
         if not source.is_typed:  # both sides must have their runs
             there = len(shown.records[0].table) if shown.golden_word == "pooled" else len(scores)
-            text += f", and {there} are here" * (there < needed) + ". Investigate it with as many, and name its run"
+            if there < needed:
+                text += f", and {there} are here"
+            text += ". Investigate it with as many, and name its run"
             options |= {"candidate": "RUN_ID", "most_runs": min(needed, there)}
         if (metric := source.given.get("metric", "auto")) != "auto":
             options["metric"] = metric

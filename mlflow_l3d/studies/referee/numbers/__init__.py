@@ -167,7 +167,9 @@ def runs_left(assessment: Assessment, rules: Rules, noise: Noise) -> int:
     left = max(rules.most_runs - assessment.runs, 0)
     if assessment.verdict != "undecided" or not assessment.runs or not noise.std:
         return left if assessment.verdict == "undecided" else 0
-    variance, share, effects = noise.std**2, 1 - noise.correlation**2, rules.effect * WIDTHS
+    variance = noise.std**2
+    share = 1 - noise.correlation**2
+    effects = rules.effect * WIDTHS
     learned = noise.spread or Spread.of_baseline(variance, noise.degrees)
     for more in range(1, left):
         square = assessment.error**2 * assessment.runs / (assessment.runs + more)

@@ -204,8 +204,10 @@ class NoiseSoFar:
         both = np.isfinite(scores) & np.isfinite(champion)
         if both.sum() < 2 or self._spread is None:
             return
-        centred, other = scores[both] - scores[both].mean(), champion[both] - champion[both].mean()
-        degrees, variance = len(centred) - 1, self._champions / self._champion_degrees
+        centred = scores[both] - scores[both].mean()
+        other = champion[both] - champion[both].mean()
+        degrees = len(centred) - 1
+        variance = self._champions / self._champion_degrees
         square = float(centred @ centred)
         correlation = self.estimate().correlation
         left = centred - correlation * other

@@ -166,7 +166,9 @@ class Session:
         """Take note of the fresh runs of the new champion, and those of the baseline with equal seeds, if all exist."""
         from scipy.special import stdtrit
 
-        last, rules, systems = self.path[-1], self.rules, (self.champion, self.baseline)
+        last = self.path[-1]
+        rules = self.rules
+        systems = (self.champion, self.baseline)
         both = [each.fresh_half if rules.fresh_half else each.scores for each in systems]
         if not {*self.to_confirm} <= both[0].keys() & both[1].keys():
             return
@@ -177,7 +179,9 @@ class Session:
         if not len(differences):
             return
         gain = rules.sign * float(differences.mean())
-        count, variance, degrees = len(differences), 2 * (1 - noise.correlation) * noise.std**2, noise.degrees
+        count = len(differences)
+        variance = 2 * (1 - noise.correlation) * noise.std**2
+        degrees = noise.degrees
         if count > 1 and (estimated := float(differences.var(ddof=1))) > variance:
             variance, degrees = estimated, count - 1.0
         estimate = Estimate(gain, variance / noise.std**2 / count if noise.std else 1.0, noise.std, degrees)

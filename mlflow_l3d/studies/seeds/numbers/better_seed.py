@@ -100,7 +100,8 @@ def better_seed(matrix: pd.DataFrame) -> BetterSeed:
     low, high = math.nan, math.nan
     if tasks >= 4 and (error := math.sqrt(jackknife_variance(without))) > 1e-12:
         half = t_quantile(tasks - 1) * error
-        low, high = max(-1 / (tasks - 1), correlation - half), min(1.0, correlation + half)
+        low = max(-1 / (tasks - 1), correlation - half)
+        high = min(1.0, correlation + half)
     w_low, w_high = ((1 + (tasks - 1) * end) / max(1, tasks) for end in (low, high))
     numbers = {"mean_rank": ranks.mean(), "mean_z": normalised(matrix.loc[ranks.index]).mean()}
     of_seeds = pd.DataFrame({**numbers, "first": ranks.eq(1).sum()}).rename_axis("seed").reset_index()

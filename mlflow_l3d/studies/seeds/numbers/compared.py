@@ -80,7 +80,8 @@ def prediction_matrix(
         raise ParameterError("seed", strangers[0], "has predictions and no scores")
     compared = tuple(seed for seed in seeds if seed in seeds_with_predictions)
     form = form_of("regression" if kind == "regression" else "classification")
-    truth, guess = form.labels(predictions["label"].to_numpy()), form.predictions(predictions["prediction"].to_numpy())
+    truth = form.labels(predictions["label"].to_numpy())
+    guess = form.predictions(predictions["prediction"].to_numpy())
     rows = predictions["seed"].map({seed: at for at, seed in enumerate(compared)}).to_numpy()
     columns, ids = pd.factorize(predictions["example_id"])
     if (twice := pd.Series(rows * max(1, len(ids)) + columns).duplicated()).any():
@@ -196,7 +197,8 @@ class ComparedSeeds:
         """Return what a study says of the predictions, by the names of its fields; nothing without shared examples."""
         if not len(self.ids):
             return {}
-        agreement, seeds = self.agreement(), {"constant_seeds": self.constant(), "unanswered_seeds": self.unanswered()}
+        agreement = self.agreement()
+        seeds = {"constant_seeds": self.constant(), "unanswered_seeds": self.unanswered()}
         numbers = {"pairs": agreement.pairs, "together": agreement.together, "intervals": agreement.intervals}
         return {"compared": self.seeds, "examples": self.votes(), **numbers, **seeds}
 
@@ -278,10 +280,13 @@ def answer_changes(predictions: pd.DataFrame, kind: str, metric: Metric) -> Answ
     from scipy.stats import binomtest
 
     name, of_each = next((each.name, each.of_each) for each in (metric, *of_kind(kind)) if each.of_each is not None)
-    answers, form = predictions.drop_duplicates(["example_id", "prediction"]), form_of(kind)
+    answers = predictions.drop_duplicates(["example_id", "prediction"])
+    form = form_of(kind)
     scores = of_each(form.labels(answers["label"].tolist()), form.predictions(answers["prediction"].tolist()))
     scored = answers.assign(score=scores).groupby("example_id")["score"]
-    rows, changed, score_changed = scored.ngroups, int((scored.size() > 1).sum()), int((scored.nunique() > 1).sum())
+    rows = scored.ngroups
+    changed = int((scored.size() > 1).sum())
+    score_changed = int((scored.nunique() > 1).sum())
     read = answers[answers["prediction"].notna() & ~answers["prediction"].isin([UNPARSED, ""])]
     unread = changed - int((read.groupby("example_id").size() > 1).sum())
     low, high = binomtest(changed, rows).proportion_ci(LEVEL)

@@ -120,7 +120,8 @@ def _notes(studies: Sequence[SeedsStudy], matrix: pd.DataFrame, better: BetterSe
         yield f"Seeds that collapsed (they dominate VAR): {', '.join(collapsed)}."
     if unknown := [study.task for study in studies if study.training_size is None]:
         yield f"Training size not known, so not in the correlation: {', '.join(unknown)}."
-    sizes, tasks = {study.training_size for study in studies} - {None}, len(studies) - len(unknown)
+    sizes = {study.training_size for study in studies} - {None}
+    tasks = len(studies) - len(unknown)
     if len(sizes) == 1 and tasks > 1:
         yield f"All tasks have {sizes.pop():,} training examples, so nothing can be said about their number."
     elif 0 < tasks < 30:
@@ -166,7 +167,8 @@ def size_correlation(
     if (size <= 0).any():
         raise ParameterError("training_size", float(size[size <= 0][0]), "must be above 0")
     both = np.isfinite(size) & np.isfinite(value)
-    size, value = np.log10(size[both]) if scale == "log" else size[both], value[both]
+    size = np.log10(size[both]) if scale == "log" else size[both]
+    value = value[both]
     numbers: dict[str, float] = {"tasks": len(size)}
     for name, pair in (("pearson", (size, value)), ("spearman", (rankdata(size), rankdata(value)))):
         units = unit_length(np.stack(pair))
@@ -206,7 +208,8 @@ def task_rows(models: Sequence[ModelOverTasks]) -> list[dict[Any, Any]]:
     for model in models:
         for row, (label, scores) in zip(model.rows.to_dict("records"), model.matrix.iterrows(), strict=True):
             name = f"{label}, {model.model}" if len(models) > 1 and model.model else str(label)
-            around, metric = 100 * (scores - scores.mean()).dropna(), named(row["metric"])
+            around = 100 * (scores - scores.mean()).dropna()
+            metric = named(row["metric"])
             size = unit_of(metric).size(row["var"])
             rows.append({**row, "name": name, "metric": metric, "around": around, "size": size})
     rows = [row for row in rows if not math.isnan(row["var"])]
@@ -229,7 +232,8 @@ def study_rows(studies: Sequence[SeedsStudy]) -> pd.DataFrame:
     rows = []
     for study in studies:
         scores, pairs = study.own, study.pairs
-        con, ccon = pairs.get("consistency", pairs.get("consistency_pearson")), pairs.get("correct_consistency")
+        con = pairs.get("consistency", pairs.get("consistency_pearson"))
+        ccon = pairs.get("correct_consistency")
         columns: list[tuple[str, object, str]] = [("seeds", scores, "runs"), ("metric_mean", scores, "mean")]
         columns += [("var", scores, "var"), ("con", con, "mean"), ("ccon", ccon, "mean")]
         columns += [("con_std", con, "std"), ("ccon_std", ccon, "std")]

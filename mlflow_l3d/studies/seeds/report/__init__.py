@@ -131,7 +131,7 @@ def seed_table(study: SeedsStudy) -> Table:
         cells |= {str(name)[8:]: shorten(str(row[name]), 24) for name in settings.index[settings > 1]}
         cells |= {f"{short} with the others": points(row[name]) for name, short in NAMES.items() if name in row}
         if "collapsed" in row:
-            cells[""] = "one prediction only" if row.get("constant") else "collapsed" * row["collapsed"]
+            cells[""] = "one prediction only" if row.get("constant") else "collapsed" if row["collapsed"] else ""
         rows.append(cells)
     return Table.of(rows)
 
@@ -173,7 +173,8 @@ def seeds_document(
     worst = None if study.examples is None else study.examples.most_fragile(MOST_EXAMPLES)
     fragile = fragile_examples(worst, classes=source.classes, runs=f"{unit}s", are_rows=source.are_numbered)
     first_notes = [shorten(note, 200) for note in notes[:3]]
-    first_notes += [f"{counted(len(notes) - 3, 'more note')} in the report."] if len(notes) > 3 else []
+    if len(notes) > 3:
+        first_notes.append(f"{counted(len(notes) - 3, 'more note')} in the report.")
     named = replace(source, task=source.task or study.task, model=study.model)
     behind = [run for run, score in zip(runs, study.scores[study.metric.name], strict=False) if math.isfinite(score)]
     return Document(

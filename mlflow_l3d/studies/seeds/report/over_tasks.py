@@ -82,7 +82,8 @@ def over_tasks_document(
     ]
     files = []
     for number, model in enumerate(models):
-        name, ending = f" ({model.model})" if model.model else "", f"-{number}" if models[1:] else ""
+        name = f" ({model.model})" if model.model else ""
+        ending = f"-{number}" if models[1:] else ""
         heat = Drawing(seed_heatmap(model.matrix, model.better_seed, title=model.model), _HEAT, f"seed_by_task{ending}")
         tested = (heat, rank_table(model.better_seed)) if model.better_seed else ()
         files += [] if tested else [heat]
@@ -135,7 +136,8 @@ def over_answers(models: Sequence[ModelOverTasks]) -> tuple[Answer, Answer, Answ
     better, size, falls = [], [], set()
     for model in models:
         name = f"{model.model}: " if len(models) > 1 and model.model else ""
-        better += [name + " ".join(better_sentences(model))] if _tests([model]) else []
+        if _tests([model]):
+            better.append(name + " ".join(better_sentences(model)))
         slope = model.correlations.query("measure == 'var' and scale == 'log'").iloc[0]
         low, high = float(slope["pearson_ci_low"]), float(slope["pearson_ci_high"])
         if not math.isnan(low):
@@ -273,7 +275,9 @@ def seed_heatmap(matrix: pd.DataFrame, better: BetterSeed | None = None, *, titl
         limits = between(better.kendall_w_ci_low, better.kendall_w_ci_high, plain)
         lines.append(f"Friedman p {probability(better.p)}, Kendall's W {plain(better.kendall_w)} ({limits})")
     parts = [text(0, 16 + 18 * at, line, kind="strong", anchor="start") for at, line in enumerate(lines)]
-    top, row, width = 12 + 18 * len(lines), 22 if has_numbers else 10, (100 - _LEFT) / max(1, tasks)
+    top = 12 + 18 * len(lines)
+    row = 22 if has_numbers else 10
+    width = (100 - _LEFT) / max(1, tasks)
     names = [shorten(str(name), 20) for name in matrix.index]
     for (at, task), z in np.ndenumerate(scaled):
         x, y = _LEFT + width * task, top + row * at

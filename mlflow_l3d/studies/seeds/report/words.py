@@ -45,9 +45,10 @@ def _hidden(study: SeedsStudy) -> str:
     if study.metric.name in ("pearson", "spearman") and study.together.get("absolute_difference", 0) > 0:
         return f"of constant labels it is not defined ({study.metric}). Use --metric rmse"
     count = 0 if study.examples is None else len(study.examples.frame)
-    differ = "their predictions differ, but " * (count > 0 and study.pairs["consistency"].mean < 1)
-    few = f"{differ}{count} test examples show steps of {points(1 / max(count, 1), 1)} points only"
-    return few * (differ != "" or 0 < count < FEWEST_EXAMPLES)
+    differ = "their predictions differ, but " if count > 0 and study.pairs["consistency"].mean < 1 else ""
+    if not differ and not 0 < count < FEWEST_EXAMPLES:
+        return ""
+    return f"{differ}{count} test examples show steps of {points(1 / max(count, 1), 1)} points only"
 
 
 def scored(study: SeedsStudy) -> pd.Series:
@@ -67,10 +68,11 @@ def digits(study: SeedsStudy) -> int:
 
 def _changed_rows(changes: AnswerChanges, whom: str = "") -> str:
     """Return how many rows have more than one answer, in a sentence."""
-    requests, rows = f"{changes.repeats} identical requests{whom}", f"{changes.rows:,} rows"
+    requests = f"{changes.repeats} identical requests{whom}"
+    rows = f"{changes.rows:,} rows"
     if not changes.changed:
         return f"{requests} gave the same answer for each of {rows}."
-    parts = f"; {changes.score_changed:,} of these change{'s' * (changes.score_changed == 1)} the score."
+    parts = f"; {changes.score_changed:,} of these change{'s' if changes.score_changed == 1 else ''} the score."
     if changes.unread:
         read = changes.changed - changes.unread
         parts = f": {read:,} change the answer, {changes.unread:,} are sometimes unreadable."
@@ -105,7 +107,8 @@ def _luck(study: SeedsStudy) -> Iterator[str]:
     if scores.runs < 2:
         yield f"{counted(scores.runs, unit)} with a score; at least 2 are needed."
         return
-    shown, metric = unit_of(study.metric).text, f"{study.metric}{', %' * study.metric.percent}"
+    shown = unit_of(study.metric).text
+    metric = f"{study.metric}{', %' if study.metric.percent else ''}"
     numbers = (scores.lowest, scores.highest, scores.mean, scores.std)
     low, high, mean, std = (shown(each, digits(study)) for each in numbers)
     lead = f"**{scores.runs} {unit}s** scored **{low} to {high}** ({metric}), on average **{mean}**, [[typically|std]] "
@@ -128,7 +131,7 @@ def _lucky(study: SeedsStudy) -> Iterator[str]:
     else:
         shown = partial(unit_of(study.metric).text, digits=digits(study))
         ends = ((end, scores.index[scores == end]) for end in (scores.min(), scores.max()))
-        named = [f"**{unit}{'s' * (len(seeds) > 1)} {_list(seeds, 6)}** ({shown(end)})" for end, seeds in ends]
+        named = [f"**{unit}{'s' if len(seeds) > 1 else ''} {_list(seeds, 6)}** ({shown(end)})" for end, seeds in ends]
         worst, best = named[:: int(study.metric.sign)]
         lead = f"Best of {len(scores)}: {best}; worst: {worst}. Do not report one alone."
     yield lead + _collapses(study)
@@ -224,7 +227,7 @@ def steps(study: SeedsStudy, source: Source, failed: int) -> Iterator[Step]:
     if failed and again:
         yield Step(f"{counted(failed, 'seed')} failed. {RETRY}", source.command("seeds"))
     if study.own.std == 0 and not study.collapsed_seeds and not _hidden(study):
-        shows = " A self-test shows it:" * again
+        shows = " A self-test shows it:" if again else ""
         yield Step(f"Does the {study.unit} reach the training?{shows}", source.command("seeds", self_test="only"))
         return
     if study.collapsed_seeds and again:
@@ -257,7 +260,9 @@ def citation(study: SeedsStudy, source: Source) -> list[tuple[str, str]]:
         return [("A sentence", f"{counted(own.runs, study.unit)} with a score: there is no spread to cite.")]
     text = partial(unit.text, digits=digits(study))
     where = f" on {study.task}" if study.task else ""
-    metric, mean, std = f"{study.metric}{' (%)' if study.metric.percent else ''}", text(own.mean), text(own.std)
+    metric = f"{study.metric}{' (%)' if study.metric.percent else ''}"
+    mean = text(own.mean)
+    std = text(own.std)
     of_mean = between(own.mean_ci_low, own.mean_ci_high, text)
     of_std = between(own.std_ci_low, own.std_ci_high, text)
     sure = "" if MISSING in (of_mean, of_std) else f"; 95 % intervals {of_mean} of the mean, {of_std} of the deviation"

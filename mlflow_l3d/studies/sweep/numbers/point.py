@@ -240,7 +240,8 @@ def golden_stds(points: Sequence[SweptPoint], clusters: Sequence[object]) -> tup
         # From five golden runs on their standard deviation has an error.
         if record.golden_pooled or len(scores) < 5 or not np.ptp(scores) > 0:
             continue
-        sets, shared = scores[:, None], whole and len(scores) == len(record.golden)
+        sets = scores[:, None]
+        shared = whole and len(scores) == len(record.golden)
         if radial := design_named(record.design).tables_are_golden:
             if not (record.golden_std_ci_low > 0 and math.isfinite(record.golden_std_ci_high)):
                 continue

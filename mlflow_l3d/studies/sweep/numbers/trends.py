@@ -235,7 +235,9 @@ def trend(
     places, numbers = measured
     values = np.array([value_of(points[at], choice) for at in places], dtype=np.float64)
     has_value = np.flatnonzero(~np.isnan(values))
-    here, numbers, values = [points[at] for at in places[has_value]], numbers.at(has_value), values[has_value]
+    here = [points[at] for at in places[has_value]]
+    numbers = numbers.at(has_value)
+    values = values[has_value]
     if len(here) < 2:
         return None
     scale = scale_of(values.tolist())
@@ -246,7 +248,8 @@ def trend(
     slopes = [slope(x[task], numbers.at(task), groups([blocks[at] for at in task]), LEVEL) for task in of_tasks]
     found = [each for each in slopes if each is not None]
     if found:
-        tasks, whole = len(found), mean_slope(found) if len(found) > 1 else found[0]
+        tasks = len(found)
+        whole = mean_slope(found) if len(found) > 1 else found[0]
         scope: Scope = "one task" if tasks == 1 else "these tasks" if tasks < FEWEST_TASKS else "tasks"
     else:
         means = numbers.averaged(of_tasks)

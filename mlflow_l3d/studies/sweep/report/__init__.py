@@ -71,7 +71,7 @@ def sweep_document(
     table = first_table(shown, links)
     every = first_table(shown, links, (len(sweep.points), len(sweep.factors)))
     task = ", ".join(dict.fromkeys(point.task for point in sweep.points))
-    metrics = f"{', '.join(shown.metrics)}{' in %' * bool(shown.behind)}" * bool(shown.metrics)
+    metrics = f"{', '.join(shown.metrics)}{' in %' if shown.behind else ''}" if shown.metrics else ""
     about = (task, source.approach, source.model, metrics)
     sections = [
         Section("Luck and shares at every point", [every if table and every and every.note != table.note else None]),
@@ -134,7 +134,7 @@ def first_table(
     unit = f" ({shown.unit.short})" if shown.behind else ""
     head = (
         shown.names_head,
-        f"mean{' (%)' * bool(shown.behind)}",
+        f"mean{' (%)' if shown.behind else ''}",
         f"luck, [[typically|std]]{unit}",
         *(shorten(name, 30) for name in factors),
     )
@@ -175,7 +175,7 @@ def all_points(shown: ShownSweep, links: Mapping[str, str]) -> Table:
             "[[importance|published]]": cell_of(row, "importance", signed),
             f"[[moves score by|moves]] ({unit.short})": unit.text(row["moves_by_std"]),
             f"golden std ({unit.short})": cell_of({**row, "golden_std": row["run_std"]}, "golden_std", unit.text),
-            f"mean score{' (%)' * bool(shown.behind)}": unit.text(row["run_mean"]),
+            f"mean score{' (%)' if shown.behind else ''}": unit.text(row["run_mean"]),
             "run": _linked(row["run_id"][:8], links.get(row["run_id"])),
         }
         rows.append(names | numbers)
@@ -191,7 +191,7 @@ def latex_table(shown: ShownSweep, *, title: str) -> str:
     frame = pd.DataFrame(cells, columns=[*map(marked, table.head[:-1])]).replace("\n", " ", regex=True)
     long = len(frame) > 45  # rows that fit on a page of paper
     layout: dict[str, Any] = {"longtable": long, "position": None if long else "htbp", "caption": escaped(title)}
-    packages = "".join(f"% Needs \\usepackage{{{name}}}\n" for name in ("booktabs", *["longtable"] * long))
+    packages = "".join(f"% Needs \\usepackage{{{name}}}\n" for name in ("booktabs", *(["longtable"] if long else [])))
     text: str = frame.to_latex(index=False, escape=True, **layout)
     return packages + text
 

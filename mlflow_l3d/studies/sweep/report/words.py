@@ -86,7 +86,8 @@ def _ratio(shown: ShownSweep, change: float) -> str:
 def _levels(shown: ShownSweep, one: Interaction) -> str:
     """Return what a choice moves, and at which of its values."""
     (low, least), (high, most) = one.extremes()
-    where, other = f"{one.choice}={short(value_text(high))}", short(value_text(low))
+    where = f"{one.choice}={short(value_text(high))}"
+    other = short(value_text(low))
     if one.of != GOLDEN_STD:
         return f"{one.of} matters most at {where} and least at {other}."
     return _largest(shown, (where, shown.unit.typical(math.exp(most))), (other, shown.unit.typical(math.exp(least))))
@@ -143,8 +144,9 @@ def _trend(shown: ShownSweep) -> str:
             return f"**Not known:** luck changes by {size}, which has no interval."
         more = " Its values do differ in luck." if not claimed and differs else ""
         yes = "Two values show no trend, but they differ" if len(_values(shown, one)) == 2 else "Yes"
-        verdict, interval = yes if claimed else "Not established", f"{percent(sweep.level)} interval {limits} %"
-        alone = " if this were the only test" * (one.low * one.high > 0 and not claimed)
+        verdict = yes if claimed else "Not established"
+        interval = f"{percent(sweep.level)} interval {limits} %"
+        alone = " if this were the only test" if one.low * one.high > 0 and not claimed else ""
         return f"**{verdict}:** {size} ({interval}{alone}; p {probability(one.p_holm)} {shown.tests}).{more}"
     if move is not None:
         values = f"its {len(move.values)} values at which scores vary"
@@ -183,7 +185,8 @@ def _which(shown: ShownSweep) -> Iterator[str]:
     lead = "**No factor is established to dominate** at any point."
     if above:
         parts = [f"**{name} dominates** {_at(shown, name)}" for name in above[:_NAMED]]
-        parts += [f"{listed(rest) if len(rest) <= _NAMED else f'{len(rest)} others'} nowhere"] if rest else []
+        if rest:
+            parts.append(f"{listed(rest) if len(rest) <= _NAMED else f'{len(rest)} others'} nowhere")
         lead = f"{'; '.join(parts)}."
     elif not open_:
         lead = "**No factor alone is involved in half of the variance** at any point."
@@ -211,7 +214,9 @@ def steps(shown: ShownSweep, source: Source) -> list[Step]:
 
 
 def _next_steps(shown: ShownSweep, source: Source) -> Iterator[Step]:
-    sweep, command, can_repeat = shown.sweep, source.command("sweep") if source.given else "", bool(source.given)
+    sweep = shown.sweep
+    command = source.command("sweep") if source.given else ""
+    can_repeat = bool(source.given)
     if sweep.failed and can_repeat:
         yield Step(f"{counted(len(sweep.failed), 'point')} without a score: the same command tries again:", command)
     sizes = _sizes_needed(shown)
@@ -221,7 +226,7 @@ def _next_steps(shown: ShownSweep, source: Source) -> Iterator[Step]:
         text = f"More runs{more} probably settle {counted(len(sizes), 'undecided verdict')}; finished ones count:"
         yield Step(text, source.command("sweep", **largest))
     if len(sweep.factors) == 1 and can_repeat:
-        else_ = "What else moves the score?" + " factor=all shows it." * (not command)
+        else_ = "What else moves the score?" + ("" if command else " factor=all shows it.")
         yield Step(else_, source.command("sweep", factor="all"))
     ends = _extremes(shown)
     if len(ends) == 2 and (run_id := shown.luck["run_id"].iloc[0]):
