@@ -115,8 +115,7 @@ def _ranking(value: Any) -> str:
 
 def _relevant(value: Any) -> str:
     """Return a list of relevant ids, or gains by id."""
-    wanted = "must be a list of relevant ids, or map ids to gains"
-    parsed = _parsed(value, wanted)
+    parsed = _parsed(value, "must be a list of relevant ids, or map ids to gains")
     if not isinstance(parsed, Mapping):
         ids = _ids(parsed)
         if not ids:

@@ -54,8 +54,7 @@ def f1_of_words(answer: Sequence[str], reference: Sequence[str]) -> float:
     """
     if not answer or not reference:
         return float(tuple(answer) == tuple(reference))
-    shared = (Counter(answer) & Counter(reference)).total()
-    return 2 * shared / (len(answer) + len(reference))
+    return 2 * (Counter(answer) & Counter(reference)).total() / (len(answer) + len(reference))
 
 
 def _best(score: Callable[[str, str], float]) -> OfEach:

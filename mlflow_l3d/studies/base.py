@@ -242,8 +242,7 @@ class Study(ABC, Generic[S, K, R]):
 
 def origin(client: Client, experiment_id: str, run_id: str) -> Source:
     """Return the origin of a result in a run that is written today, with the address of its page."""
-    date = datetime.now(UTC).strftime("%Y-%m-%d")
-    return Source(run_id=run_id, address=runs_page(client, experiment_id), date=date)
+    return Source(run_id=run_id, address=runs_page(client, experiment_id), date=f"{datetime.now(UTC):%Y-%m-%d}")
 
 
 def executor_of(setup: Setup, job: Job | None = None) -> Executor:

@@ -150,8 +150,7 @@ def may_lack_a_class(task: Task) -> bool:
     """Return whether a class may have no test example; seeds decide which examples are tested, not how many."""
     if type(task).split is not Task.split:  # it divides in its own way
         return True
-    evaluated = task.first_split.scored
-    return len(np.unique(task.strata[evaluated])) < len(task.strata_names)
+    return len(np.unique(task.strata[task.first_split.scored])) < len(task.strata_names)
 
 
 TaskLoader: TypeAlias = Callable[[Mapping[str, str]], Task]

@@ -135,8 +135,7 @@ class OwnData(Task):
 
 def own_data(name: str, classes: tuple[str, ...], kind: TaskKind = "classification") -> Task:
     """Return the task with these classes; none for a kind without classes, or an approach with metrics only."""
-    metric = of_kind(kind)[0].name
-    task = OwnData(name, ((),), _NO_EXAMPLES, classes, _NO_EXAMPLES, kind=kind, metric=metric)
+    task = OwnData(name, ((),), _NO_EXAMPLES, classes, _NO_EXAMPLES, kind=kind, metric=of_kind(kind)[0].name)
     return replace(task, fingerprint=fingerprint(task))
 
 

@@ -74,8 +74,7 @@ def auxiliary_run(
     experiment_id
         Of a new run; None for the current experiment.
     """
-    for abandoned in abandoned_runs(client):
-        _end_killed(client, abandoned)
+    end_abandoned(client)
     tags = {names.ROLE: role, names.SCHEMA_TAG: names.SCHEMA, **parents.heartbeat()}
     run = parents.attach(client, project_run, title, tags, experiment_id)
     run_id, experiment_id = str(run.info.run_id), str(run.info.experiment_id)
@@ -103,6 +102,12 @@ def auxiliary_run(
             ended.set()
             parents.end_early(client, run_id, error_line(error))
             raise
+
+
+def end_abandoned(client: Client) -> None:
+    """End the runs that processes of this machine had open when they were killed."""
+    for run in abandoned_runs(client):
+        _end_killed(client, run)
 
 
 def _end_killed(client: Client, run: Run) -> None:

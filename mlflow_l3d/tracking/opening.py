@@ -29,6 +29,14 @@ if TYPE_CHECKING:
     from mlflow.entities import Experiment
 
 
+class BusyError(L3DError):
+    """Another process of this machine is at the same work, and holds the lock of it."""
+
+    def __init__(self, line: str, lock: BaseFileLock) -> None:
+        super().__init__(line)
+        self.lock = lock
+
+
 def open_recorder(
     work: Work[R], project_run: str | None = None, *, beside: RunRecorder[Any] | None = None
 ) -> RunRecorder[R]:
@@ -47,7 +55,7 @@ def open_recorder(
     ------
     ParameterError
         If the tracking server does not answer or refuses.
-    L3DError
+    BusyError
         If another process of this machine is at the same work.
     """
     patience_seconds()
@@ -116,7 +124,7 @@ def _lock(folder: Path, role: str) -> BaseFileLock:
             lock.acquire(timeout=0)
     except Timeout:
         what = f"The same {role} is running in another process on this machine"
-        raise L3DError(f"{what}: wait for it, or change a parameter.") from None
+        raise BusyError(f"{what}: wait for it, or change a parameter.", lock) from None
     except OSError as error:
         raise unwritable(error) from error
     return lock

@@ -168,8 +168,7 @@ def cells_in(folder: Path) -> list[str]:
 
 def read_records(folder: Path, kind: type[R]) -> list[R]:
     """Return the records that are whole in the folder of a spool, whoever owns it."""
-    records = (_whole_record(folder / key, kind) for key in cells_in(folder))
-    return [record for record in records if record is not None]
+    return [record for record in (_whole_record(folder / key, kind) for key in cells_in(folder)) if record is not None]
 
 
 def _read_record(place: Path, kind: type[R]) -> R:

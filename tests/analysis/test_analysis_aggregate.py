@@ -108,8 +108,7 @@ def test_consistencies_are_passed_through():
 
 
 def test_an_empty_frame():
-    frame = investigation()[0].iloc[:0]
-    found = analyse(frame, metric="f1_macro")
+    found = analyse(investigation()[0].iloc[:0], metric="f1_macro")
     assert (found.importances, found.cells_failed) == ({}, 0)
     assert [check.code for check in found.checks] == ["L3D003"]
 

@@ -42,8 +42,7 @@ def test_negative_component_is_kept_and_truncated():
 @pytest.mark.parametrize("shape", [(3, 2), (4, 3), (7, 5), (20, 10)])
 def test_without_one_row_or_column_is_the_smaller_table(shape):
     table = 0.8 + 0.01 * np.random.default_rng(4).standard_normal(shape)
-    parts = effects(table)
-    squares = np.array(mean_squares_without_one_row(parts))
+    squares = np.array(mean_squares_without_one_row(effects(table)))
     for row in range(shape[0]):
         expected = crossed_components(np.delete(table, row, axis=0))
         wanted = (expected.of_rows, expected.of_columns, expected.residual)

@@ -29,8 +29,7 @@ def text(table, golden, classes=None, design="crossed"):
     places = [("investigation", "data_order", *place, None, score) for place, score in np.ndenumerate(table)]
     places += [("golden", None, None, None, at, score) for at, score in enumerate(golden)]
     cells = pd.DataFrame(places, columns=["phase", "factor", "row", "column", "index", "accuracy"])
-    planned = Planned(design=design_named(design), classes=classes)
-    checks = analyse(cells, planned, metric="accuracy").checks
+    checks = analyse(cells, Planned(design=design_named(design), classes=classes), metric="accuracy").checks
     return next((check.message for check in checks if check.code == "L3D012"), None)
 
 
@@ -87,8 +86,7 @@ def test_failures_where_there_are_no_rows_and_columns():
             failed = (a * 7919) % 4 == 0
             score = math.nan if failed else 0.8 + 0.01 * ((a + 3 * b) % 7)
             runs.append({"phase": phase, "factor": factor, "row": row, "accuracy": score, "factor.a": a, "factor.b": b})
-    planned = Planned(design=design_named("radial"), classes=2)
-    analysis = analyse(pd.DataFrame(runs), planned, metric="accuracy")
+    analysis = analyse(pd.DataFrame(runs), Planned(design=design_named("radial"), classes=2), metric="accuracy")
     messages = {check.factor: check.message for check in analysis.checks if check.code == "L3D012"}
     assert set(messages) == {"a", "b"}
     assert all("If every failure counts as a score at chance" in message for message in messages.values())

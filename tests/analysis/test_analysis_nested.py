@@ -16,8 +16,7 @@ from mlflow_l3d.analysis.importance.estimators.nested import nested_components, 
 
 def test_limits_invert_the_f_test():
     """At its limit a true ratio puts what was seen exactly into the tail."""
-    table = drawn(np.random.default_rng(4), (12, 3), (0.8, 0.2))
-    found = nested_components(table)
+    found = nested_components(drawn(np.random.default_rng(4), (12, 3), (0.8, 0.2)))
     for level in (0.5, 0.95):
         low, high = nested_limits(found, level=level)
         for end, tail in ((low, stats.f.cdf), (high, stats.f.sf)):

@@ -94,8 +94,7 @@ def test_failed_rows_count_as_run_and_are_left_out():
 
 def test_constant_or_missing_scores_go_on():
     for table in (np.full((45, 3), 0.5), np.full((45, 3), np.nan)):
-        rule = IntervalRule(0.1)
-        interim = look(rule, table)
+        interim = look(IntervalRule(0.1), table)
         assert (interim.decision, interim.rows) == ("continue", 40)
         assert "no interval" in interim.reason
         assert math.isnan(interim.low)

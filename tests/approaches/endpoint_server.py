@@ -45,7 +45,8 @@ class Server:
 
             def do_GET(self):
                 if outer.models_faults:
-                    outer.reply(self, {"error": {"message": "loading"}}, outer.models_faults.popleft())
+                    status = outer.models_faults.popleft()
+                    outer.reply(self, b"<html>" if status == 200 else {"error": {"message": "loading"}}, status)
                     return
                 outer.reply(self, {"data": [{"id": outer.model, "created": 3, "meta": {"size": outer.size}}]})
 

@@ -51,8 +51,7 @@ def model_folders(place: Path) -> dict[str, str]:
 
 def regression_task(n: int = 60, **settings) -> Task:
     """Scores from 0 to 5 that the number of superb things in a text decides."""
-    rng = np.random.default_rng(2)
-    counts = rng.integers(0, 6, n)
+    counts = np.random.default_rng(2).integers(0, 6, n)
     texts = tuple(
         " ".join(["superb"] * int(k) + ["dull"] * (5 - int(k)) + [f"number {i}"]) for i, k in enumerate(counts)
     )
@@ -64,8 +63,7 @@ def regression_task(n: int = 60, **settings) -> Task:
 
 def choice_task(n: int = 60, choices: int = 2, **settings) -> Task:
     """The right choice says superb, the others dull; two columns come before the choices."""
-    rng = np.random.default_rng(3)
-    labels = rng.integers(0, choices, n)
+    labels = np.random.default_rng(3).integers(0, choices, n)
     columns = tuple(
         tuple(f"a {'superb' if label == choice else 'dull'} one" for label in labels) for choice in range(choices)
     )

@@ -138,8 +138,7 @@ def test_a_metric_that_is_a_function():
         return 3 * (labels != predictions).mean()
 
     approach = wrap(lambda task, split, seeds, _: task.labels[split.test] * 0)
-    scored = approach.scored_by(wrong)
-    outcome = run(scored)
+    outcome = run(approach.scored_by(wrong))
     assert outcome.metrics == {"wrong": pytest.approx(3 * (outcome.labels != 0).mean())}
     assert run(approach).metrics == {}
     given = {"task": "synthetic", "factor": "data_order"}
@@ -167,7 +166,7 @@ def test_a_metric_that_is_a_function():
         (lambda n: np.full((n, 3), "a"), "class scores that are not numbers"),
         (lambda n: np.full((n, 3), np.inf), "class scores that are not numbers, or all infinite"),
         (lambda n: {"accuracy": 87.0}, "accuracy 87, which is neither a fraction nor marked as per cent"),
-        (lambda n: None, r"returned shape \(\)"),
+        (lambda n: (0 for _ in range(n)), r"returned generator; it must return class numbers of shape \(12,\)"),
         (lambda n: 0.5, r"returned numbers of its own: .*metrics=\['score'\]"),
         (lambda n: {"accuracy": 1.0, "reward": 1.0}, r"metrics=\['reward'\]"),
         (lambda n: [[1], [2, 3]], "rows of unequal length"),

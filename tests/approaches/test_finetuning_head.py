@@ -174,8 +174,7 @@ def test_splits_of_unequal_sizes(cache):
 
 
 def test_no_validation_examples(tmp_path, cache):
-    session = prepare(handmade_task(num_labelled=2, test_size=20), cache, epochs=2)
-    (outcome,) = run(session, cell(0))
+    (outcome,) = run(prepare(handmade_task(num_labelled=2, test_size=20), cache, epochs=2), cell(0))
     assert outcome.metrics.keys() == {"best_epoch", "train_loss"}
     assert outcome.metrics["best_epoch"] == 2
 
@@ -252,8 +251,7 @@ def test_the_unit_of_the_labels_decides_nothing() -> None:
 
 
 def test_equal_training_labels_are_predicted_again() -> None:
-    opened = scores_session(np.full(COUNT, 7.0))
-    (outcome,) = run(opened, cell(0))
+    (outcome,) = run(scores_session(np.full(COUNT, 7.0)), cell(0))
     assert outcome.predictions == pytest.approx(7.0, abs=0.1)
     assert outcome.metrics["validation_pearson"] == 0
 
@@ -270,8 +268,7 @@ def test_a_factor_changes_what_it_feeds_for_scores_and_nothing_else(
 def test_texts_that_are_cut_are_counted_and_named(cache):
     long = " ".join(["plot"] * 20)
     texts = tuple(long if row < 9 else text for row, text in enumerate(TASK.texts[0]))
-    task = replace(TASK, texts=(texts,))
-    (outcome,) = run(prepare(task, cache, max_length=16), cell(0))
+    (outcome,) = run(prepare(replace(TASK, texts=(texts,)), cache, max_length=16), cell(0))
     share = np.mean([len(text.split()) > 16 for text in texts])
     assert outcome.metrics["truncated_share"] == pytest.approx(share)
     (remark,) = Finetuning().remarks(pd.DataFrame([outcome.metrics]))

@@ -221,8 +221,7 @@ def test_models_that_insist_on_the_newer_name_of_the_limit(server, tmp_path):
     older = answered(server, tmp_path / "a", decision="generate")
     server.newer = True
     server.requests.clear()
-    newer = answered(server, tmp_path / "b", decision="generate")
-    np.testing.assert_array_equal(newer.predictions, older.predictions)
+    np.testing.assert_array_equal(answered(server, tmp_path / "b", decision="generate").predictions, older.predictions)
     first, *rest = server.requests
     assert first["max_tokens"] == 1
     assert all(body["max_completion_tokens"] in {1, 10} and "max_tokens" not in body for body in rest)
@@ -307,8 +306,7 @@ def test_faults_are_tried_again(server, tmp_path, no_pause):
     known = answered(server, tmp_path / "a")
     server.retry_after = "0.01"
     server.faults.extend([None, 429, 500, "cut", "garbage", "html", 503, 429])
-    found = answered(server, tmp_path / "b", concurrency=2)
-    np.testing.assert_array_equal(found.predictions, known.predictions)
+    np.testing.assert_array_equal(answered(server, tmp_path / "b", concurrency=2).predictions, known.predictions)
 
 
 def test_a_limit_of_tokens_per_minute_is_waited_for(server, tmp_path, caplog):
@@ -755,6 +753,8 @@ def test_another_model_ends_the_study(server, tmp_path, change):
 def test_another_fingerprint_is_said(server, tmp_path, caplog):
     with session_of(job(server, tmp_path)) as session:
         server.fingerprint = "fp2"
+        server.faults.append("cut")
+        server.models_faults.append(200)  # a page in place of the list of models describes none
         (found,) = session.run([cell()])
     assert found.metrics["other_fingerprint_share"] == 1
     assert "answers with the fingerprint fp2; the study began with fp1" in caplog.text

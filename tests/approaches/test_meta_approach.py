@@ -158,8 +158,7 @@ def predefined_split(**given):
 
 
 def test_a_class_without_labelled_examples_fails_its_cell_only(cache):
-    task = predefined_split(missing=1)
-    opened = prepare(task, cache, **small())
+    opened = prepare(predefined_split(missing=1), cache, **small())
     outcomes = {outcome.key: outcome for outcome in opened.run([cell(i) for i in range(12)])}
     bad = {cell(i).key for i in range(12) if cell(i).seeds["label_selection"] % 2}
     assert 0 < len(bad) < 12
@@ -214,8 +213,7 @@ def test_prototypical_networks_by_hand(cache):
 
 @pytest.mark.parametrize("learner", RECIPES)
 def test_outcome_is_that_of_the_test_part(cache, learner):
-    opened = prepare(TASK, cache, **small(learner))
-    (outcome,) = run(opened, cell(0))
+    (outcome,) = run(prepare(TASK, cache, **small(learner)), cell(0))
     test = TASK.split(cell(0).seeds).test
     assert np.array_equal(outcome.example_ids, TASK.example_ids[test])
     assert np.array_equal(outcome.labels, TASK.labels[test])
@@ -240,8 +238,7 @@ def test_training_lowers_the_loss(cache, learner):
 
 def test_no_validation_examples(cache):
     two = handmade_task(num_labelled=2, test_size=20)
-    opened = prepare(two, cache, **small("reptile", shots=1, adaptation_shots=1))
-    (outcome,) = run(opened, cell(0))
+    (outcome,) = run(prepare(two, cache, **small("reptile", shots=1, adaptation_shots=1)), cell(0))
     assert outcome.metrics.keys() == {"train_loss", "diverged_step"}
 
 
@@ -395,8 +392,7 @@ def test_keeps_the_contract_of_an_approach(cache, learner, dropout):
 
 
 def test_three_classes(cache):
-    opened = prepare(three_classes(num_labelled=60, test_size=24), cache, **small("maml"))
-    (outcome,) = run(opened, cell(0))
+    (outcome,) = run(prepare(three_classes(num_labelled=60, test_size=24), cache, **small("maml")), cell(0))
     assert outcome.scores.shape == (24, 3)
     assert set(outcome.labels.tolist()) == {0, 1, 2}
 

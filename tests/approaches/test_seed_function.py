@@ -15,6 +15,7 @@ from mlflow_l3d import SeedFunction
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.command import files
 from mlflow_l3d.approaches.functions import of_seeds
+from mlflow_l3d.approaches.functions.parts import full_name
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.testing import one_cell
 
@@ -114,6 +115,12 @@ def test_runs_of_a_function_that_writes_into_the_folder_follow_one_another(
     assert why in approach.first.alone
     assert f"Runs follow one another, since {approach.first.alone}. Write to a folder that" in caplog.text
     assert [outcome.metrics["score"] for outcome in outcomes] == [seed % 100 / 128 for seed in seeds]
+
+
+def test_what_we_publish_is_known_by_its_public_name_in_whatever_module_it_is_defined():
+    objects = mlflow_l3d.importance, SeedFunction, files.walk
+    expected = ["mlflow_l3d.importance", "mlflow_l3d.SeedFunction", "mlflow_l3d.approaches.command.files.walk"]
+    assert [*map(full_name, objects)] == expected
 
 
 def test_an_edit_of_a_local_module_makes_another_key(tmp_path, monkeypatch):
@@ -258,8 +265,7 @@ def test_a_trainer_that_a_function_returns_is_trained_and_evaluated(tmp_path, mo
 
     monkeypatch.chdir(tmp_path)
     before = torch.get_rng_state()
-    approach = SeedFunction(trainer)
-    drawn = [approach.execute({"seed": seed}, {}) for seed in (0, 1, 1)]
+    drawn = [SeedFunction(trainer).execute({"seed": seed}, {}) for seed in (0, 1, 1)]
     assert torch.equal(torch.get_rng_state(), before)
     scores = [np.column_stack([each.scores["neg"], each.scores["pos"]]) for each in drawn]
     assert np.array_equal(scores[1], scores[2])

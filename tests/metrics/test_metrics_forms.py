@@ -75,8 +75,7 @@ def test_scores_of_all_texts_are_sacrebleus() -> None:
 
 def test_tags_by_hand() -> None:
     labels = [["B-PER", "I-PER", "O"], ["O", "B-LOC"], ["O"]]
-    predictions = [["B-PER", "O", "O"], ["O", "B-LOC"], ["O", "O"]]
-    found = scores_of(labels, predictions, "tagging")
+    found = scores_of(labels, [["B-PER", "O", "O"], ["O", "B-LOC"], ["O", "O"]], "tagging")
     assert found["token_accuracy"] == pytest.approx(5 / 7)  # the tag too many is a wrong one
     assert found["entity_f1"] == pytest.approx(2 * 1 / (2 + 2))
     assert "entity_f1" not in scores_of([["NOUN", "VERB"]], [["NOUN", "NOUN"]], "tagging")

@@ -187,8 +187,7 @@ def test_interactions_are_claimed_beyond_error_only(analysis, alone, claims):
 
 
 def test_undecided_for_another_reason_than_runs_says_so(judged):
-    check = Check("L3D013", "warning", "Long tails", "x")
-    found = replace(judged("dominates", "minor"), checks=(check,))
+    found = replace(judged("dominates", "minor"), checks=(Check("L3D013", "warning", "Long tails", "x"),))
     assert "long tails" in said(found, 1)
     table = investigation_document(found, title="t").table
     assert "dominates and minor are undecided: the scores have long tails" in table.note
@@ -258,8 +257,7 @@ def test_steps_name_what_changes_the_answer_most_first(judged):
 
 
 def test_the_luck_of_the_test_examples_comes_before_more_runs(judged):
-    advice = {"undecided": Advice("more_rows", "x", 90)}
-    found = replace(judged("undecided"), advice=advice)
+    found = replace(judged("undecided"), advice={"undecided": Advice("more_rows", "x", 90)})
     std = found.importances["undecided"].golden_std
     few = replace(found, test_examples=40, luck_of_tests=0.9 * std)
     assert said(few, 0).endswith(f" 40 test examples alone cause ± {90 * std:.1f}.")

@@ -157,8 +157,7 @@ class HeadSession(CourseSession[Head]):
     def __init__(self, task: Task, features: FloatArray, recipe: Recipe, device: str) -> None:
         super().__init__(task, recipe, device)
         self.features = features
-        examples = len(task.first_split.train)
-        step, held = bytes_per_cell(features.shape[1], outputs(task), examples, recipe)
+        step, held = bytes_per_cell(features.shape[1], outputs(task), len(task.first_split.train), recipe)
         self.cells_at_once = cells_at_once(step, held, device, cache=CACHE, memory=MEMORY)
 
     def draw(self, cell: Cell) -> Head:

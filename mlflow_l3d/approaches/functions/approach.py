@@ -253,7 +253,7 @@ def _interpret(
             raise ValueError(f"the class {min(unknown)!r}; class names are {', '.join(task.class_names)}")
         array = np.array([task.class_names.index(each) for each in array.tolist()], dtype=np.int64)
     if array.shape not in {(examples,), (examples, classes)}:
-        raise ValueError(f"shape {array.shape}; {expected}")
+        raise ValueError(f"{f'shape {array.shape}' if array.ndim else type(returned).__name__}; {expected}")
     if array.ndim == 2:
         is_number = array.dtype.kind in "fiu"
         if not is_number or np.isnan(array).any() or not np.isfinite(array).any(axis=1).all():

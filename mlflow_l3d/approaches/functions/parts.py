@@ -55,11 +55,15 @@ def source(thing: FunctionType | type) -> str:
 
 
 def full_name(value: Any) -> str:
-    """Return module and name of a function, class or module."""
+    """Return module and name of a function, class or module; a public name of ours stays, wherever it is defined."""
+    module = getattr(value, "__module__", None)
+    name = getattr(value, "__qualname__", getattr(value, "__name__", ""))
     if isinstance(value, FunctionType):
-        return f"{module_of(value)}.{value.__code__.co_qualname}"
-    names = (getattr(value, "__module__", None), getattr(value, "__qualname__", getattr(value, "__name__", "")))
-    return ".".join(name for name in names if name)
+        module, name = module_of(value), value.__code__.co_qualname
+    is_ours = str(module).startswith("mlflow_l3d.") and name.isidentifier()
+    if is_ours and getattr(sys.modules["mlflow_l3d"], name, None) is value:
+        module = "mlflow_l3d"
+    return ".".join(each for each in (module, name) if each)
 
 
 def module_of(value: FunctionType | type) -> str:

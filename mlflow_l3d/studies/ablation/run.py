@@ -174,8 +174,7 @@ def _ablate(client: Client, recorded: Recorded, asked: Arguments, wanted: Mappin
         columns = ",".join(map(str, wanted["columns"]))
         raise ParameterError("columns", columns, f"must be auto: a {design.name} design has no columns")
     settings = _settings(scores, answers, wanted)
-    level = joint_level(LEVEL, len(scores.tables))
-    importances = partial(design.importances, missing=plan.missing, level=level)
+    importances = partial(design.importances, missing=plan.missing, level=joint_level(LEVEL, len(scores.tables)))
     frame = ablate_tables(
         scores,
         settings,
@@ -189,8 +188,7 @@ def _ablate(client: Client, recorded: Recorded, asked: Arguments, wanted: Mappin
     notes = (f"Fewer test examples were not looked at: {why}.",) if why else ()
     parent = Parent(recorded.parent, known_document(client, run_id, names.INVESTIGATION))
     address = runs_page(client, str(recorded.parent.info.experiment_id))
-    source = replace(parent.source, run_id=run_id, address=address)
-    return Ablation(run_id, metric, frame, notes, source)
+    return Ablation(run_id, metric, frame, notes, replace(parent.source, run_id=run_id, address=address))
 
 
 def _settings(scores: Tables, answers: pd.DataFrame | None, wanted: Mapping[str, list[int] | None]) -> list[Setting]:

@@ -36,7 +36,7 @@ class Verified:
     Attributes
     ----------
     prediction
-        What was predicted of it.
+        What was predicted of it, its standard deviation scaled to that of these pairs without the remedy.
     run_id
         Parent of its golden runs.
     runs, failed, collapsed
@@ -152,11 +152,14 @@ def verify(
     numbers = {"run": np.flatnonzero(both)}
     measured, _ = measure(System("cured", cured, numbers), System("plain", plain, numbers), count_examples=False)
     half = t_quantile(float(measured.degrees), level) * float(measured.error)
-    change = float(measured.difference)
+    change, made = float(measured.difference), verified.prediction
+    std = float(plain.std(ddof=1))
+    scaled = Range(*(std / made.std_before * end for end in made.std))
     return replace(
         verified,
+        prediction=replace(made, std=scaled, std_before=std),
         collapsed=guessing_runs(np.append(plain, cured), chance),
-        plain=Range(float(plain.std(ddof=1)), *std_interval(plain, level=level)),
+        plain=Range(std, *std_interval(plain, level=level)),
         cured=Range(float(cured.std(ddof=1)), *std_interval(cured, level=level)),
         ratio=spread_ratio(plain, cured, level),
         mean_change=Range(change, change - half, change + half),

@@ -222,8 +222,7 @@ def _worse(answer: CureAnswer) -> str:
 
 def percent_text(share: float) -> str:
     """Return a share in %, with as many digits as tell it from 100."""
-    digits = next((each for each in range(6) if round(100 * share, each) != 100), 0)
-    return points(share, digits)
+    return points(share, next((each for each in range(6) if round(100 * share, each) != 100), 0))
 
 
 def achieved(each: Verified, answer: CureAnswer) -> str:
@@ -244,7 +243,7 @@ def verified_table(each: Verified, answer: CureAnswer) -> Table:
     agree = each.plain_consistency, prediction.consistency.value, each.consistency
     rows = [
         ("std", range_text(each.plain, unit), range_text(prediction.std, unit), range_text(each.cured, unit)),
-        ("std (%)", "100", percent_text(prediction.std.value / answer.std), ratio),
+        ("std (%)", "100", percent_text(prediction.std.value / prediction.std_before), ratio),
         ("change of mean", "", *(range_text(one.mean_change, unit, sign=True) for one in (prediction, each))),
         ("agree (%)", *(points(one, 1) for one in agree)),
     ]
@@ -256,16 +255,16 @@ def verified_table(each: Verified, answer: CureAnswer) -> Table:
 def trained_table(answer: CureAnswer) -> Table:
     """Return what was predicted of each trained remedy next to what was achieved."""
     unit, first = unit_of(answer.metric), answer.verified[0]
-    scaled = [Range(*(first.plain.value / answer.std * end for end in each.prediction.std)) for each in answer.verified]
     rows = [
         {
             "remedy": plain_words(each.prediction.remedy, 1),
-            "std (predicted)": f"{unit.text(each.cured.value)} ({range_text(std, unit).splitlines()[0]})",
+            "std (predicted)": f"{unit.text(each.cured.value)} "
+            f"({range_text(each.prediction.std, unit).splitlines()[0]})",
             "mean (predicted)": f"{unit.change(each.mean_change.value)} "
             f"({range_text(each.prediction.mean_change, unit, sign=True).splitlines()[0]})",
             "golden runs": each.pairs,
         }
-        for each, std in zip(answer.verified, scaled, strict=True)
+        for each in answer.verified
     ]
     runs = f"in these {first.runs} golden runs, which predictions are scaled to"
     note = f"Without a remedy {unit.typical(first.plain.value)} {runs}. A pair: golden runs without and with it."

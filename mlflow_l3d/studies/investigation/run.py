@@ -208,8 +208,7 @@ class Monitor:
         return long_tails(self.design.golden_scores(scores), scores.tables[factor][:rows])
 
     def _metrics(self, scores: Tables) -> dict[str, float]:
-        level = joint_level(LEVEL, len(scores.tables))
-        records = self.design.importances(scores, chance=self._chance, level=level)
+        records = self.design.importances(scores, chance=self._chance, level=joint_level(LEVEL, len(scores.tables)))
         return Analysis(self.metric, records, cells_failed=self.failed).metrics(details=False)
 
 

@@ -283,6 +283,5 @@ def _rows(rows: int | str, design: type[Design], stop: str) -> int:
         return MOST_ROWS if stop != "none" else design.auto_rows
     if stop == "interval" and rows <= FIRST_ANALYSIS:
         allowed = f"stop=interval looks after {FIRST_ANALYSIS}, {2 * FIRST_ANALYSIS}, {4 * FIRST_ANALYSIS}, ... rows"
-        fix = f"Use auto ({MOST_ROWS} rows at most), or more rows."
-        raise ParameterError("mitigation_runs", rows, allowed, fix)
+        raise ParameterError("mitigation_runs", rows, allowed, f"Use auto ({MOST_ROWS} rows at most), or more rows.")
     return rows

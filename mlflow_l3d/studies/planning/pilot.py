@@ -92,8 +92,7 @@ def past_pilot(request: InvestigationRequest, client: Client, durations: Iterabl
     durations
         Seconds of each finished cell of the same context.
     """
-    setup = request.setup
-    similar = similar_cells(client, setup.similar)
+    similar = similar_cells(client, request.setup.similar)
     values = [*filter(math.isfinite, durations)]
     of = "finished cells with the same settings"
     if not values:

@@ -22,7 +22,7 @@ from mlflow_l3d.studies.referee.numbers.session import Course, Session, SystemRe
 from mlflow_l3d.studies.referee.record import ROLE, RefereeSession, SessionRecorder
 from mlflow_l3d.studies.referee.source import Candidate, check_baseline, check_scores
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.auxiliary import auxiliary_run
+from mlflow_l3d.tracking.auxiliary import auxiliary_run, end_abandoned
 from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.pages import runs_page
 from mlflow_l3d.tracking.parent import log_metrics, log_results, set_tags
@@ -72,8 +72,7 @@ class Conduct:
         with auxiliary_run(client, project_run, role=ROLE, title=f"referee: {source.title}", parameters={}) as run:
             content = json.dumps({**asdict(rules), **about})
             key = content_key({"identity": source.identity})
-            tags = {names.REFEREE_RULES: content, names.REFEREE_KEY: key, names.STATE: "running"}
-            set_tags(client, run.run_id, tags)
+            set_tags(client, run.run_id, {names.REFEREE_RULES: content, names.REFEREE_KEY: key, names.STATE: "running"})
             recorder = SessionRecorder(client, client.get_run(run.run_id))
             conduct = cls(source, recorder)
             with recorder.held():
@@ -127,6 +126,7 @@ class Conduct:
         """
         self._spent = 0
         with entry_point(), self.recorder.held():
+            end_abandoned(self.recorder.client)
             self.session = self.recorder.session()
             if isinstance(self.source, GoldenSource):
                 champion = self.session.champion

@@ -25,6 +25,8 @@ from mlflow_l3d.studies.referee.record import RefereeSession, SessionRecorder, l
 from mlflow_l3d.studies.referee.source import FunctionSource
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.tracking.pages import link_of
+from mlflow_l3d.tracking.parent import attach
 
 
 class Referee:
@@ -227,11 +229,14 @@ def referee(**parameters: Unpack[RefereeOptions]) -> RefereeSession:
         if action == "judge" and texts["candidate"] == "none":
             raise ParameterError("candidate", "none", "must be what to change of the champion, a run id, or scores")
         begun = Referee.resume(texts["referee"], **{name: texts[name] for name in PLACE})
-        if action == "status":
-            return begun.status()
         most = None if typed["most_runs"] == "auto" else typed["most_runs"]
-        judgement = begun.judge(parameters["candidate"], most_runs=most)
-        return replace(begun.status(), judgement=judgement)
+        judgement = begun.judge(parameters["candidate"], most_runs=most) if action == "judge" else None
+        session = replace(begun.status(), judgement=judgement)
+        if project_run.run_id:
+            recorder = begun.conduct.recorder
+            note = f"Session: {link_of(recorder.experiment_id, session.run_id)}\n\n```text\n{session.summary()}\n```"
+            attach(recorder.client, project_run.run_id, f"referee {action}", {names.NOTE: note[:5000]})
+        return session
 
 
 def _rules(typed: Arguments, metric: Metric) -> Rules:

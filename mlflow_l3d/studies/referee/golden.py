@@ -26,6 +26,7 @@ from mlflow_l3d.studies.gate.request import check_comparable, check_examples, me
 from mlflow_l3d.studies.gate.sides import Side, changed_side, recorded_side
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.referee.source import Candidate, check_measured, measured_elsewhere
+from mlflow_l3d.tracking.auxiliary import held_open
 from mlflow_l3d.tracking.connection import Client
 
 _CHANGES: Final = {*MAIN} - {*OF_A_PLAN, *PLACE, "hyperparameters", "self_test"}
@@ -35,8 +36,7 @@ _AHEAD: Final = 40  # runs of one system that are planned at once; they are trai
 class GoldenSource:
     """Scores of golden runs, by the methods that `FunctionSource` has.
 
-    Changes of a candidate are relative to the champion. Whatever is named by them stays a change of the champion, so
-    that kept changes add up.
+    Changes of a candidate are relative to the champion, and stay changes of it if it is kept, so that they add up.
 
     Parameters
     ----------
@@ -149,8 +149,7 @@ class GoldenSource:
         if "measured" in candidate.content:
             scores = self._measured.get(candidate.key, {})
             if missing := [number for number in numbers if number not in scores]:
-                needed = f"The champion {candidate.title} was measured elsewhere, and its runs {missing} are needed"
-                say([f"{needed}. Judge it again with these scores, too."])
+                say([f"{candidate.title} was measured elsewhere. Judge it again with its runs {missing}, too."])
             yield from ((number, scores[number]) for number in numbers if number in scores)
             return
         side = self._sides[candidate.key]
@@ -205,6 +204,7 @@ class GoldenSource:
             # Only a candidate may be trained ahead by free workers: of others the runs that are missing are known.
             runs = GoldenRuns(request, takes_turns=candidate.key != self._judged)
             self._stack.enter_context(runs.opened())
+            self._stack.enter_context(held_open(runs.recorder.parent.run_id))
         self._training[candidate.key] = runs, number + 1
         return runs
 

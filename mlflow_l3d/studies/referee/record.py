@@ -243,8 +243,7 @@ class SessionRecorder:
 
 def _tags(system: SystemRecord) -> dict[str, str]:
     """Return the tags of the run of a system: its key before the number, without which the run is not read."""
-    looks = json.dumps([astuple(each) for each in system.looks])
-    tags = {names.REFEREE_KEY: system.key, names.REFEREE_LOOKS: looks}
+    tags = {names.REFEREE_KEY: system.key, names.REFEREE_LOOKS: json.dumps([astuple(each) for each in system.looks])}
     tags |= {tag: json.dumps(getattr(system, name)) for name, tag in _NUMBERS.items()}
     return {**tags, names.DECISION: system.verdict, names.STATE: "complete"} if system.verdict else tags
 

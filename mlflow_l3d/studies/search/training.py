@@ -106,8 +106,7 @@ class TunedSession(CellwiseSession):
         for number, seeds in enumerate(cell.configurations_seeds):
             key = content_key({"trial": cell.key, "configuration": number})
             cells.append(Cell("golden", None, None, None, number, {}, dict(seeds), key))
-        is_watched = self.tuned.pruner != "none" and session.reports_epochs
-        report = TrialReport(cell, self.tuned) if is_watched else None
+        report = TrialReport(cell, self.tuned) if self.tuned.pruner != "none" and session.reports_epochs else None
         outcomes = self._together(session, cells) if report is None else self._in_turn(session, cells, report)
         for number, outcome in enumerate(outcomes):
             if outcome.error is not None:

@@ -254,8 +254,7 @@ class SeedsStudyRun(CellStudy[SeedsRequest, SeedsRun]):
         finished = cells[cells["status"].eq("FINISHED")]
         study = recorded_study(document, finished, predictions, request.metric)
         failed = len(cells) - len(finished)
-        seeds = ", ".join(map(str, request.seeds))
-        settings = {"task": f"{task.name} ({task.kind.replace('_', ' ')})", "seeds": seeds}
+        settings = {"task": f"{task.name} ({task.kind.replace('_', ' ')})", "seeds": ", ".join(map(str, request.seeds))}
         address = runs_page(recorder.client, recorder.parent.experiment_id)
         about = request.about(recorder.parent.run_id, address, settings, (*self.failure_notes, *request.notes(cells)))
         runs = tuple(finished["run_id"])

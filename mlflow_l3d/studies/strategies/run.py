@@ -146,8 +146,7 @@ def strategies(
         with auxiliary_run(client, project_run.take(), role="comparison", title=title, parameters=texts) as opened:
             parts: dict[str, Investigation] = {}
             for design, request in requests.items():
-                part = _finished_part(client, request.key)
-                parts[design] = InvestigationStudy(request, progress=progress).run(part)
+                parts[design] = InvestigationStudy(request, progress=progress).run(_finished_part(client, request.key))
                 set_tags(client, parts[design].run_id, {names.COMPARISON: opened.run_id})
             interactions = parts["crossed"].analysis.importances
             results = [golden_strategy(next(iter(interactions.values())).golden)]

@@ -12,7 +12,7 @@ from typing import Final
 import pandas as pd
 
 from mlflow_l3d.cells.cell import Cell, Outcome
-from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.errors import ParameterError, logger
 from mlflow_l3d.execution.environment import default_workers, deferred_interrupts
 from mlflow_l3d.execution.sessions import NOT_PREPARED, JointApproach
 from mlflow_l3d.report.numbers import counted
@@ -23,6 +23,7 @@ from mlflow_l3d.studies.shown import progress_bar, restart_clock
 from mlflow_l3d.studies.sweep.point import FIRST_STEPS, PointStudy
 from mlflow_l3d.studies.sweep.request import SweepRequest
 from mlflow_l3d.tracking.connection import Client, error_line
+from mlflow_l3d.tracking.opening import BusyError
 
 CALL_SECONDS: Final = 10.0
 """About as long is a worker busy with one call: longer ones leave workers idle at the end, and overrun a budget."""
@@ -96,7 +97,8 @@ class Engine:
     """Hands out the cells of the points, breadth first, and gives each outcome to its point.
 
     A cell that several points have is trained for the first of them, and lent to the others. One that another process
-    of this machine trains comes last: it is waited for. A point is scored as soon
+    of this machine trains comes last: it is waited for, as is a point of which another process holds the lock, once
+    the locks of all others are given back, so that no two sweeps wait for each other. A point is scored as soon
     as it has all of its cells; points that may lend each other cells wait for one another. What goes wrong at one point
     ends that point alone.
 
@@ -141,8 +143,13 @@ class Engine:
         with self._scoring:
             try:
                 self._train()
-                for group in self._groups():
-                    self._score(group)
+                while busy := {point: point.busy for point in self.points if point.busy}:
+                    logger.warning("Waiting for another process to train %s.", counted(len(busy), "point"))
+                    for point, lock in busy.items():
+                        with lock:
+                            point.busy = None
+                    self._unscored += busy
+                    self._train()
                 self._scoring.shutdown()
             except BaseException as error:
                 with deferred_interrupts():
@@ -155,7 +162,7 @@ class Engine:
                 raise
 
     def _train(self) -> None:
-        if self._budget.seconds is not None:
+        if self._budget.seconds is not None and not self._deadline:
             self._deadline = time.monotonic() + self._budget.seconds
         bar_shown = progress_bar("sweep", "run", total=self._cells_ahead, shown=self._progress, state="starting")
         with bar_shown as bar, closing(self._loop.outcomes(self._cells())) as outcomes:
@@ -165,6 +172,8 @@ class Engine:
                 if not bar.disable:
                     bar.total = self.computed + self._cells_ahead
                 bar.update()
+        for group in self._groups():
+            self._score(group)
 
     @property
     def is_spent(self) -> bool:
@@ -197,6 +206,9 @@ class Engine:
         """Return the cells of the next step of a point that nobody trains or has trained."""
         try:
             missing = point.next_step()
+        except BusyError as error:
+            point.busy = error.lock
+            return []
         except Exception as error:  # noqa: BLE001 - the other points go on
             point.fail(error_line(error))
             return []

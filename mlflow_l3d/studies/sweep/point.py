@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from itertools import groupby
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.cells.cell import Cell, Outcome
@@ -19,6 +19,9 @@ from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.request import PointRequest
 from mlflow_l3d.tracking.recorder import RunRecorder, patience_seconds
 from mlflow_l3d.tracking.records import CellRecord
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
 
 FIRST_STEPS: Final = 2
 """Steps of every point in the first round: a spread of row means needs two rows."""
@@ -52,6 +55,8 @@ class PointStudy(InvestigationStudy):
         What its self-test trained, by key.
     borrowed
         Key -> the point that trained a cell of this one.
+    busy
+        The lock that another process at the same point holds; None if there is none.
     """
 
     request: PointRequest
@@ -67,6 +72,7 @@ class PointStudy(InvestigationStudy):
         self.seconds = 0.0
         self._beside, self._points = beside, points
         self.borrowed: dict[str, PointStudy] = {}
+        self.busy: BaseFileLock | None = None
         self.trials: Mapping[str, Outcome] = {}
         design = request.design()
         self.steps, self.first_cells = design.steps, design.step_size(0)
@@ -85,7 +91,8 @@ class PointStudy(InvestigationStudy):
     @property
     def is_handed_out(self) -> bool:
         """Whether no further cell of it is to be trained."""
-        return self.is_over or self.state is State.CUT or self.stopped or self._step == self.steps
+        is_cut = self.state is State.CUT or self.busy is not None
+        return self.is_over or is_cut or self.stopped or self._step == self.steps
 
     @property
     def has_all(self) -> bool:
@@ -95,7 +102,7 @@ class PointStudy(InvestigationStudy):
     @property
     def cells_lacking(self) -> int:
         """How many cells are neither done nor trained, as far as that is known."""
-        return 0 if self.stopped else self.size if self.state is State.PLANNED else self.left
+        return 0 if self.stopped or self.busy else self.size if self.state is State.PLANNED else self.left
 
     def next_step(self) -> list[Cell]:
         """Return the cells of the next step that must be trained; the parent is opened with the first."""

@@ -133,8 +133,7 @@ def joined(runs: Sequence[RunJudgements]) -> Judged:
     is_tagged = whole.groupby([every[name] for name in ("row", *factors)], dropna=False).transform("all")
     every["repeat"] = counted.where(~is_tagged, every["tagged"].fillna(0)).astype(int)
     every = every.sort_index()
-    parts = [run.judgements.assign(run_id=run.run_id) for run in runs]
-    judgements = _with_judges(pd.concat(parts, ignore_index=True))
+    judgements = _with_judges(pd.concat([run.judgements.assign(run_id=run.run_id) for run in runs], ignore_index=True))
     failed = every.loc[every["failed"], "answer"]
     judgements["failed"] = judgements["failed"].mask(judgements["answer"].isin(failed), "answer")
     judgements["judgement"] = judgements.groupby(["answer", "scorer", "judge"], sort=False).cumcount()

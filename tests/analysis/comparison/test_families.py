@@ -162,8 +162,7 @@ def test_a_system_against_itself_claims_no_more_than_the_level_allows(rng):
 
 
 def test_a_check_that_fails_says_so():
-    scores = np.repeat([0.0, 1.0], 10)
-    check = halves(scored(scores, range(20)), 50, seed=1)
+    check = halves(scored(np.repeat([0.0, 1.0], 10), range(20)), 50, seed=1)
     assert check.holds
     assert not check.__class__("A", 100, 20, 0.05).holds
     assert check.__class__("A", 100, 20, 0.05).rate == 0.2

@@ -61,8 +61,7 @@ def test_settings_with_seeds_of_their_own_add_their_variances():
         return value, value * (1 - value) / variance
 
     one, other = (within_settings(System("", each, {"seed": seeds}), setting, seeds) for each in scores)
-    ahead = points(*scores).reshape(2, 3)
-    value, count = draws([ahead])
+    value, count = draws([points(*scores).reshape(2, 3)])
     count *= (student.ppf(0.975, 5) / student.ppf(0.975, 4)) ** 2
     expected = value, *binomial_limits(value * count, count)
     assert pair_wins(one, other, paired(one, other), 1, 0, 0.95) == pytest.approx(expected)

@@ -177,8 +177,7 @@ def test_tables_that_cannot_be_read_are_refused(rng, column, values, message):
 
 
 def test_ten_thousand_judgements_have_variances_near_the_truth(rng):
-    table = APP.draw(rng, 200, 5, 5, 2)
-    found = components(table)
+    found = components(APP.draw(rng, 200, 5, 5, 2))
     truth = APP.truth()
     assert variances(found)["judgement"] == pytest.approx(truth["judgement"], rel=0.05)
     inside = found.frame.set_index("source")

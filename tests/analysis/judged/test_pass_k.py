@@ -44,8 +44,7 @@ def test_intervals_allow_for_rare_rows_that_were_not_seen(rows, share):
 
 
 def test_a_table_counts_an_answer_as_passed_by_the_majority_of_its_judgements():
-    app = App(threshold=0.0)
-    table = app.draw(np.random.default_rng(0), 20, 4, 3)
+    table = App(threshold=0.0).draw(np.random.default_rng(0), 20, 4, 3)
     passed = (table.groupby(["row", "answer"])["value"].sum() >= 2).groupby("row").sum()
     lines = pass_table(table)
     assert list(lines["k"]) == [1, 2, 3, 4]

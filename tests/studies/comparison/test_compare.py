@@ -165,8 +165,7 @@ def test_the_command_line_says_the_same(place: Place, parents: list[str], capsys
 
 
 def test_specifications_are_run_and_then_compared(place: Place, parents: list[str]) -> None:
-    second = {**COMMON, "hyperparameters": {"a_data_order": 5.0}}
-    found = compare([{**COMMON}, second])
+    found = compare([{**COMMON}, {**COMMON, "hyperparameters": {"a_data_order": 5.0}}])
     assert [each.system for each in found.parents] == ["a_data_order=0.0", "a_data_order=5.0"]
     assert found.comparison.differences[0].shared_runs == 8
     assert place.client.get_run(found.parents[1].run_id).data.tags[names.ROLE] == "investigation"

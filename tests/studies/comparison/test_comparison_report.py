@@ -333,6 +333,14 @@ def test_over_tasks_the_mean_over_them_decides():
     assert table.rows[0][3].startswith(f"{100 * one.found.difference:+.1f}\n({100 * one.found.low:+.1f} to ")
 
 
+def test_a_claimed_difference_is_not_rounded_to_0_where_errors_of_single_tasks_have_fewer_digits():
+    slightly = np.array(FIRST) - 0.00049 - 0.0018 * np.array([1, -1, 1, -1])
+    found = compare_systems({str(at): systems({"A": FIRST, "B": slightly}) for at in range(40)}, named("accuracy"))
+    assert headline(found) == "A is better than B by 0.05 points over 40 tasks."
+    assert first_table(found).rows[0][-1] == "+0.05\n(+0.02 to +0.08)"
+    assert difference_table(found).rows[-1][3:5] == ("+0.05", "+0.02 to +0.08")
+
+
 def test_what_is_paired_and_what_is_not_is_said():
     one = System("A", np.array([0.5, 0.6, 0.8]), {"data_split": np.arange(3), "data_order": np.arange(3)})
     other = System("B", np.array([0.4, 0.6, 0.7]), {"data_split": np.arange(3), "sample_choice": np.arange(3)})
@@ -357,8 +365,7 @@ def test_a_self_check_that_holds_is_told_next_to_its_nominal_rate():
 
 def test_the_first_screen_is_short():
     found = among({"A": FIRST, "B": APART, "C": SLIGHTLY}, smallest_effect=0.02)
-    parents = [PARENTS[0]._replace(system=name) for name in "ABC"]
-    shown = document(found, parents=parents, source=SOURCE)
+    shown = document(found, parents=[PARENTS[0]._replace(system=name) for name in "ABC"], source=SOURCE)
     assert len(shown.to_text().splitlines()) <= 25
     before, _, _ = Page(shown.to_html(folded=False)).text.partition("verdict")
     assert len(before.split()) <= 120

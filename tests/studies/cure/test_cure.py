@@ -316,8 +316,7 @@ def test_only_other_sizes_of_the_same_data_show_what_more_labels_do(monkeypatch:
         remedies, "known_document", lambda _, run_id, __: {"golden": [0.4, 0.6, None, "abc".index(run_id)]}
     )
     gathered: Any = SimpleNamespace(parent=runs[0])
-    by_size = remedies._scores_by_size(None, gathered)  # type: ignore[arg-type]
-    first, second = remedies._points(by_size)
+    first, second = remedies._points(remedies._scores_by_size(None, gathered))  # type: ignore[arg-type]
     assert (first.size, second.size) == (60, 120)  # c has another file of that name
     assert second.mean == pytest.approx(
         (2 / 3, 2 / 3 - 4.302653 * 0.305505 / 3**0.5, 2 / 3 + 4.302653 * 0.305505 / 3**0.5)

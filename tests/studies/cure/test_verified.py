@@ -24,7 +24,10 @@ def test_numbers_are_those_of_the_pairs_with_two_scores() -> None:
     plain = 0.6 + 0.05 * random.standard_normal(30)
     cured = 0.65 + 0.4 * (plain - 0.6) + 0.005 * random.standard_normal(30)
     with_gaps = np.append(plain, [math.nan, 0.5]), np.append(cured, [0.5, math.nan])
-    verified = verify(NOTHING, *with_gaps)
+    made = replace(NOTHING.prediction, std=Range(0.04, 0.03, 0.05), std_before=2 * plain.std(ddof=1))
+    verified = verify(replace(NOTHING, prediction=made), *with_gaps)
+    assert verified.prediction.std == pytest.approx((0.02, 0.015, 0.025))  # predicted of runs that vary twice as much
+    assert verified.prediction.std_before == verified.plain.value
     assert (verified.runs, verified.failed) == (30, 2)
     assert verified.plain.value == pytest.approx(plain.std(ddof=1))
     assert verified.ratio.value == pytest.approx(cured.std() / plain.std())
@@ -69,7 +72,8 @@ def test_less_spread_and_the_mean_are_two_statements(ratio: Range, change: Range
 def test_a_range_from_other_sizes_is_written_without_a_point() -> None:
     made = Prediction(remedy=other_labels(60, 120), basis="extrapolated")
     made = replace(made, std=Range(math.nan, 0.06, 0.12), mean_change=Range(math.nan, -0.01, 0.2))
-    trained = replace(NOTHING, prediction=made, runs=9, plain=Range(0.05), cured=Range(0.04), mean_change=Range(0.08))
+    scaled = replace(made, std=Range(math.nan, 0.03, 0.06))
+    trained = replace(NOTHING, prediction=scaled, runs=9, plain=Range(0.05), cured=Range(0.04), mean_change=Range(0.08))
     answer = answer_of(trained, predictions=(made,))
     assert trained_table(answer).rows[0][1:3] == ("4.00 (3.00 to 6.00)", "+8.00 (-1.00 to +20.00)")
     assert "6.00 to 12.00" in page_of(answer).to_html()
@@ -92,8 +96,7 @@ def test_a_reason_below_the_table_is_no_note_too() -> None:
     vote = replace(NOTHING.prediction, std=Range(0.02, 0.01, 0.03), mean_change=Range(0.0), std_before=0.1)
     labels = Prediction(remedy=other_labels(60, 120), basis="unknown", reason="unknown until verified")
     reasons = ("120 labelled examples in place of 60: unknown until verified.", "All rows share their columns.")
-    answer = answer_of(predictions=(vote, labels), reasons=reasons)
-    document = page_of(answer)
+    document = page_of(answer_of(predictions=(vote, labels), reasons=reasons))
     assert (document.to_text().replace("\n", " ").count(reasons[0]), document.notes) == (1, [reasons[1]])
 
 
@@ -103,8 +106,7 @@ def test_collapse_comes_first_and_names_what_is_for_it() -> None:
         for words, changes in (("longer training (20 epochs)", {"epochs": 20}), ("restarts", {"restarts": 3}))
     )
     vote = replace(NOTHING.prediction, std=Range(0.02, 0.01, 0.03), mean_change=Range(0.1, 0.05, 0.15), std_before=0.1)
-    answer = answer_of(predictions=(vote, restarts, longer), collapsed=20, runs=20)
-    document = page_of(answer)
+    document = page_of(answer_of(predictions=(vote, restarts, longer), collapsed=20, runs=20))
     assert document.headline == "First beat guessing: 20 of 20 runs are no better."
     assert document.answers[0].lead.startswith("**Restarts** may help, which is unknown until verified.")
     tried = replace(restarts, basis="exact")
@@ -116,8 +118,7 @@ def test_more_golden_runs_are_asked_of_the_parameter_that_makes_them() -> None:
     unsure = replace(NOTHING, ratio=Range(0.9, 0.5, 1.1), mean_change=Range(0.0, -0.009, 0.01), runs=20)
     answer = answer_of(unsure, stored=20, is_pooled=True)
     source = Source(run_id="p", approach="head", given={"task": "trec", "design": "radial", "mitigation_runs": "20"})
-    document = page_of(answer, source)
-    more, then = (step.command for step in document.steps)
+    more, then = (step.command for step in page_of(answer, source).steps)
     assert more == "mlflow-l3d investigate trec --design radial --mitigation-runs 80"
     # Without its id, what is typed after another investigation takes that one.
     assert then == "mlflow-l3d cure RUN_ID --verify 1 --runs 80 --remedy 'vote of 5 runs over a'"
@@ -208,10 +209,8 @@ def test_a_prediction_is_doubted_if_the_luck_of_both_does_not_explain_what_was_a
     assert far.over_predicted == pytest.approx((2.0, 2 / half, 2 * half))
     near = replace(far, ratio=Range(0.44, 0.33, 0.44 / 0.75))
     assert replace(far, prediction=NOTHING.prediction).over_predicted is UNKNOWN
-    notes = []
-    for each in (far, near, replace(far, prediction=NOTHING.prediction)):
-        answer = answer_of(each)
-        notes.append(trained_table(answer).note)
+    every = far, near, replace(far, prediction=NOTHING.prediction)
+    notes = [trained_table(answer_of(each)).note for each in every]
     words = "Averaging the class scores of 4 runs differing in 2 factors: the std that it leaves is"
     assert f"{words} 2.00 times (1.33 to 3.00) the predicted one; luck alone rarely explains that: " in notes[0]
     assert f"{words} 1.10 times (0.73 to 1.65) the predicted one; luck alone may explain that." in notes[1]
@@ -245,8 +244,7 @@ def test_a_mean_or_a_std_far_outside_its_predicted_range_is_named() -> None:
 )
 def test_a_mean_that_is_certainly_lower_is_not_called_the_same(metric: str, change: Range, words: str) -> None:
     each = replace(NOTHING, runs=9, ratio=Range(0.5, 0.3, 0.9), mean_change=change)
-    answer = answer_of(each, metric=named(metric), smallest_effect=0.05)
-    document = page_of(answer)
+    document = page_of(answer_of(each, metric=named(metric), smallest_effect=0.05))
     assert f"Mean {words}." in document.answers[0].lead
 
 

@@ -196,8 +196,7 @@ def test_cells_of_other_studies_are_told_of_before_and_after_they_are_deleted(
     second = place.investigate(factor="label_selection")
     delete(first.run_id)
     assert f"; other finished studies lose 4 cells (run {second.run_id})." in caplog.text
-    found = evaluate(second.run_id)
-    (step, *_) = found.report().steps
+    (step, *_) = evaluate(second.run_id).report().steps
     assert step.text == "4 runs got no score: they were deleted. The same command trains them:"
     caplog.clear()
     delete(second.run_id)

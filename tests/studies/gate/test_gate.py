@@ -527,8 +527,7 @@ def test_an_investigation_is_not_its_own_candidate_and_few_golden_runs_are_none(
 
 def test_base_runs_of_a_radial_investigation_are_compared_with_base_runs(place: Place) -> None:
     size = {"investigation_runs": 10, "mitigation_runs": 6, "golden_runs": "auto"}
-    radial = place.investigate(design="radial", **size, hyperparameters=SETTING).run_id
-    found = gated(baseline=radial, most_runs=8)
+    found = gated(baseline=place.investigate(design="radial", **size, hyperparameters=SETTING).run_id, most_runs=8)
     assert found.decision == "equivalent"
     assert {cell.data.tags["l3d.phase"] for cell in place.cells(of_role(place, "golden_runs")[-1].info.run_id)} == {
         "base"

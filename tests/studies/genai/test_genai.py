@@ -346,8 +346,7 @@ def test_a_budget_stops_between_cells_and_the_same_call_continues(place: str) ->
 
 @pytest.mark.slow
 def test_answers_that_somebody_deleted_are_asked_for_again(place: str) -> None:
-    trace_id = investigated().to_frame()["answer"].iloc[0]
-    mlflow.MlflowClient().delete_traces("0", trace_ids=[trace_id])
+    mlflow.MlflowClient().delete_traces("0", trace_ids=[investigated().to_frame()["answer"].iloc[0]])
     calls.CALLS.clear()
     assert investigated().computed == 2
     assert calls.CALLS == {"app": 2, "length": 2}

@@ -67,8 +67,7 @@ def test_what_cannot_be_separated_is_said():
 
 
 def test_runs_without_a_score_are_left_out_and_equal_scores_move_nothing():
-    scores = np.where(np.arange(len(GRID)) % 5 == 0, np.nan, 0.5)
-    study = settings_study(scores, GRID)
+    study = settings_study(np.where(np.arange(len(GRID)) % 5 == 0, np.nan, 0.5), GRID)
     assert study.frame["std"].tolist() == [0.0, 0.0]
     assert study.found == ()
     exact = settings_study(GRID["shots"].to_numpy(dtype=float), GRID)

@@ -168,8 +168,7 @@ def test_compare_pairs_the_seeds_of_settings_whatever_the_order_of_rows(place: P
     both["accuracy"] = 0.8 + 0.02 * draw.normal(size=len(both))
     first, second = (part.sort_values("heat", ascending=model == "A") for model, part in both.groupby("model"))
     parents = sides_of(pd.concat([first, second]))
-    compared = compare(*parents)
-    (found,) = compared.comparison.differences
+    (found,) = compare(*parents).comparison.differences
     assert (found.shared_runs, found.shared_factors) == (5, ("seed",))
     by_seed = (part.groupby("seed")["accuracy"].mean() for part in (first, second))
     assert found.spread.error == pytest.approx(stats.sem(np.subtract(*by_seed)))

@@ -55,8 +55,7 @@ def test_lm_eval_multiple_choice():
 
 
 def test_lm_eval_generated_text():
-    path = lm_eval("capitals_text")[0]
-    (run,) = read("lm-eval", path)
+    (run,) = read("lm-eval", lm_eval("capitals_text")[0])
     assert run.kind == "multiple_choice"
     assert run.labels[:2].tolist() == ["Ottawa", "Canberra"]
     assert run.predictions[1] == "Sydney"
@@ -270,8 +269,7 @@ def test_inspect_needs_no_answers_if_scores_only_grade():
 
 
 def test_inspect_answers_of_a_dictionary_are_those_of_its_scorer():
-    values = [{"v1.judge": {"a": 1}}, {"v1.judge": {"a": 0}}]
-    run = inspected(values, "v1.judge.a")
+    run = inspected([{"v1.judge": {"a": 1}}, {"v1.judge": {"a": 0}}], "v1.judge.a")
     assert run.scores["v1.judge.a"] == 0.5
     assert run.predictions is not None
 

@@ -194,8 +194,7 @@ def test_a_full_disk_at_the_start(place: Place, monkeypatch: pytest.MonkeyPatch,
             raise OSError(errno.ENOSPC, "No space left on device")
         return original(self, *args, **kwargs)
 
-    run = place.client.create_run("0")
-    monkeypatch.setenv("MLFLOW_RUN_ID", run.info.run_id)
+    monkeypatch.setenv("MLFLOW_RUN_ID", place.client.create_run("0").info.run_id)
     with monkeypatch.context() as patch:
         patch.setattr(Path, name, full)
         with pytest.raises(L3DError, match=r"The spool cannot be written \(No space left on device\)"):

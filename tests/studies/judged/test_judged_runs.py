@@ -283,14 +283,12 @@ def test_runs_without_numbers(made: dict[str, str], monkeypatch: pytest.MonkeyPa
 
 
 def test_compare_leaves_other_runs_to_investigations(made: dict[str, str]) -> None:
-    plain = MlflowClient().create_run("0").info.run_id
-    refuses("is not an investigation", mlflow_l3d.compare, made["a0"], plain)
+    refuses("is not an investigation", mlflow_l3d.compare, made["a0"], MlflowClient().create_run("0").info.run_id)
     refuses("has no effect on evaluation runs", mlflow_l3d.compare, made["a0"], made["b0"], self_check=10)
 
 
 def test_one_row_has_no_interval(made: dict[str, str]) -> None:
-    client = MlflowClient()
-    judged = {name: read_judged(client, made[name]) for name in ("a0", "b0")}
+    judged = {name: read_judged(MlflowClient(), made[name]) for name in ("a0", "b0")}
     right = judged["a0"].table.query("scorer == 'exact' and value == 1")["row"].iloc[0]
     of_row = {
         made[name]: replace(

@@ -17,6 +17,7 @@ from mlflow_l3d import Referee, cli, load, referee, seeds
 from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.evaluation.view import studies_of
+from mlflow_l3d.studies.gate.golden import GoldenRuns
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +48,11 @@ def place(begun: tuple[Place, str, str], tmp_path: Path) -> Iterator[Place]:
 
 
 def test_what_is_better_is_kept_and_the_next_change_is_relative_to_it(
-    place: Place, begun: tuple[Place, str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+    place: Place,
+    begun: tuple[Place, str, str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     _, baseline, session = begun
     command = ["referee", "judge", "--candidate", BETTER, "--executor", "inline"]
@@ -70,9 +75,14 @@ def test_what_is_better_is_kept_and_the_next_change_is_relative_to_it(
     seeds = {name: value for name, value in own[2].data.params.items() if name.startswith("seed.")}
     assert {name: theirs["2"].data.params[name] for name in seeds} == seeds
     # A change on top of it that changes little is rejected after a few runs; it keeps the champion's change.
+    run_id = place.client.create_run("0").info.run_id
+    monkeypatch.setenv("MLFLOW_RUN_ID", run_id)  # as of mlflow run, which ends it by the exit status
     assert cli.main(["referee", "judge", "--candidate", AFTER, "--executor", "inline", "--referee", session]) == 1
     second = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     assert (second["verdict"], second["champion"]) == ("reject", KEPT)
+    note = place.client.get_run(run_id).data.tags["mlflow.note.content"]
+    assert f"/runs/{session})" in note
+    assert "\nreject: a_model_randomness=0.3\n" in note
     assert golden(place, a_model_randomness="0.3")
     # The same again is neither run nor counted again, also that of the champion.
     judge = Referee.resume(executor="inline")
@@ -96,8 +106,7 @@ def golden(place: Place, **more: str) -> list[Any]:
     """Return the golden runs of the champion, or with one more change."""
     wanted = {f"hyperparameter.{name}": value for name, value in {"a_model_randomness": "0.5", **more}.items()}
     wanted |= {"hyperparameter.a_data_order": "99.0", "hyperparameter.a_sample_choice": "99.0"}
-    parents = place.runs("tags.`l3d.role` = 'golden_runs'")
-    own = [run for run in parents if wanted.items() <= run.data.params.items()]
+    own = [run for run in place.runs("tags.`l3d.role` = 'golden_runs'") if wanted.items() <= run.data.params.items()]
     return [cell for parent in own for cell in place.cells(parent.info.run_id)]
 
 
@@ -196,12 +205,32 @@ def test_bad_input_is_refused_before_anything_is_recorded(
         assert begun[0].client.get_run(run_id).data.tags["l3d.error"].startswith("candidate")
 
 
+class Killed(BaseException):
+    """In the place of a signal: nothing is ended."""
+
+
+def test_golden_runs_of_a_judgement_that_was_killed_at_its_end_are_ended_by_the_next(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def finish(*_: Any) -> None:
+        raise Killed
+
+    monkeypatch.setattr("mlflow_l3d.tracking.auxiliary._YOUNG_SECONDS", 0.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(GoldenRuns, "finish", finish)
+        with pytest.raises(Killed):
+            Referee.resume(executor="inline").judge(AFTER)
+    (killed,) = place.runs("tags.`l3d.role` = 'golden_runs' AND attributes.status = 'RUNNING'")
+    assert Referee.resume(executor="inline").judge(AFTER).spent == 0
+    ended = place.client.get_run(killed.info.run_id)
+    assert (ended.info.status, ended.data.tags["l3d.error"]) == ("KILLED", "Its process was killed.")
+
+
 def test_a_fresh_half_confirms_and_took_no_part_before(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     task: dict[str, Any] = {"golden_runs": 10, "metric": "accuracy", "hyperparameters": LOW, "test_selection": "fixed"}
     baseline = place.investigate(**task).run_id
     keys = {run.data.tags["l3d.cell_key"] for run in place.cells(baseline)}
-    options = {**FINE, "smallest_effect": 10, "fresh_half": True}
-    judge = Referee.start(baseline=baseline, **options)
+    judge = Referee.start(baseline=baseline, **{**FINE, "smallest_effect": 10, "fresh_half": True})
     judged = judge.judge(BETTER)
     assert judged.verdict == "keep"
     status = judge.status()
@@ -211,8 +240,7 @@ def test_a_fresh_half_confirms_and_took_no_part_before(place: Place, capsys: pyt
     fresh = source._halves._fresh
     for _, of_class in table.groupby("label"):
         assert abs(2 * of_class["example_id"].isin(fresh).sum() - len(of_class)) <= 1
-    right = table["prediction"].eq(table["label"])
-    first = right[~table["example_id"].isin(fresh)].mean()
+    first = table["prediction"].eq(table["label"])[~table["example_id"].isin(fresh)].mean()
     assert status.course.systems[0].scores[0] == pytest.approx(first)
     kept, base = status.course.systems[1], status.course.systems[0]
     numbers = sorted(kept.fresh_half)

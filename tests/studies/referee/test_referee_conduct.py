@@ -156,8 +156,7 @@ class Measured(Trained):
 
 
 def test_scores_that_were_measured_elsewhere(source: Trained) -> None:
-    elsewhere = Measured()
-    conduct = Conduct.start(elsewhere, RULES, baseline_runs=8)
+    conduct = Conduct.start(Measured(), RULES, baseline_runs=8)
     numbers = range(conduct.session.next_number, conduct.session.next_number + 3)
     other = Trained()
     scores = {str(number): score for number, score in other.run(other.describe({"x": 2.0}), numbers)}
@@ -213,8 +212,7 @@ def test_one_that_was_begun_first_and_is_kept_last_is_the_champion(source: Train
 
 @pytest.mark.slow
 def test_what_was_deleted_neither_frees_a_number_nor_lowers_the_evidence_that_others_need(source: Trained) -> None:
-    rules = replace(RULES, candidates=1)
-    conduct = Conduct.start(source, rules, baseline_runs=8)
+    conduct = Conduct.start(source, replace(RULES, candidates=1), baseline_runs=8)
     before = [conduct.judge({"x": x}) for x in (0.01, 0.02)]
     for each in before:
         connect().delete_run(each.candidate_run_id)

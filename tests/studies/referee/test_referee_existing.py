@@ -174,8 +174,7 @@ def test_an_evaluation_is_one_run_however_many_rows_it_has(referee: Referee, tra
     with quick_evaluations(tracking_uri):
         apps = [lambda q, right=right: q.upper() + "?" * (int(q[1:]) >= right) for right in (3, 4)]
         runs = [evaluated(data, predict_fn=app, scorers=[exact]) for app in apps]
-        answers = mlflow.search_traces(run_id=runs[0], return_type="list")
-        again = evaluated(answers, scorers=[exact])
+        again = evaluated(mlflow.search_traces(run_id=runs[0], return_type="list"), scorers=[exact])
         percent = evaluated(data[:1], predict_fn=apps[0], scorers=[scorer(name="accuracy")(lambda outputs: 75.0)])
     mlflow.set_tracking_uri(tracking_uri)
     one = share.judge({"runs": runs[0]})

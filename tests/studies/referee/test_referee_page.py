@@ -138,6 +138,5 @@ def test_runs_without_a_score_are_those_of_the_candidate_that_is_judged() -> Non
     lines = judgement_lines(COURSE, kept)
     assert "no score" not in " ".join(lines)
     failed = replace(COURSE.systems[2], scores={2: math.nan, 3: math.nan})
-    course = replace(COURSE, systems=(*COURSE.systems[:2], failed, *COURSE.systems[3:]))
-    lines = judgement_lines(course, kept)
+    lines = judgement_lines(replace(COURSE, systems=(*COURSE.systems[:2], failed, *COURSE.systems[3:])), kept)
     assert "2 runs have no score and do not count" in " ".join(lines)

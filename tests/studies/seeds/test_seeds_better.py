@@ -48,8 +48,7 @@ def test_effect_size_is_the_mean_rank_correlation_of_tasks():
 
 
 def test_small_tables_have_the_exact_p_value():
-    scores = np.array([[3.0, 2.0, 1.0], [3.0, 1.0, 2.0], [2.0, 2.0, 1.0]])
-    ranks = ranks_of(scores)
+    ranks = ranks_of(np.array([[3.0, 2.0, 1.0], [3.0, 1.0, 2.0], [2.0, 2.0, 1.0]]))
     orders = [list(itertools.permutations(row)) for row in ranks]
     null = [np.square(np.sum(rows, axis=0)).sum() for rows in itertools.product(*orders)]
     observed = np.square(ranks.sum(axis=0)).sum()
@@ -107,5 +106,4 @@ def test_scores_of_any_unit_give_the_same_answer():
     scaled = scores * np.arange(1, 7)[:, None] + 100
     assert better_seed(matrix_of(scores)).metrics() == pytest.approx(better_seed(matrix_of(scaled)).metrics())
     np.testing.assert_allclose(normalised(matrix_of(scores)), normalised(matrix_of(scaled)))
-    z = normalised(matrix_of(scores)).to_numpy()
-    np.testing.assert_allclose(z.std(axis=1), 1)
+    np.testing.assert_allclose(normalised(matrix_of(scores)).to_numpy().std(axis=1), 1)

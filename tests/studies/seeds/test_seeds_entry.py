@@ -233,8 +233,7 @@ def test_multiple_choice(place: Place) -> None:
 @pytest.mark.slow
 def test_part_of_train_is_held_out_and_fewer_are_trained_on(place: Place, tmp_path: Path) -> None:
     fewer = {"seeds": 2, "validation_fraction": 0.25, "num_labelled": 20, "test_size": 10, "self_test": "skip"}
-    result = study(**fewer)
-    about = document(place, result.run_id, "investigation.json", tmp_path)["task"]
+    about = document(place, study(**fewer).run_id, "investigation.json", tmp_path)["task"]
     sizes = [about[f"{name}_examples"] for name in ("train", "validation", "evaluated")]
     assert sizes == [15, 5, 10]
     other = study(**fewer, root_seed=1)
@@ -282,8 +281,7 @@ def test_too_many_seeds_fail(place: Place, broken: tuple[int, ...]) -> None:
 
 @pytest.mark.slow
 def test_killed_and_started_again(place: Place) -> None:
-    script = Path(__file__).parents[2] / "seeds_entry_cases.py"
-    process = place.start(str(script), "6")
+    process = place.start(str(Path(__file__).parents[2] / "seeds_entry_cases.py"), "6")
     wait_until(lambda: len(place.spooled()) >= 2 or process.poll() is not None, "two seeds")
     assert process.poll() is None, process.communicate()
     os.killpg(process.pid, signal.SIGKILL)

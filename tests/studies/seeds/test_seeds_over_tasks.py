@@ -57,8 +57,7 @@ def test_rows_hold_what_the_studies_say(studies):
 
 
 def test_tables_have_the_papers_layout(studies):
-    rows = study_rows(studies)
-    tables = table_7(rows)
+    tables = table_7(study_rows(studies))
     assert list(tables) == [("encoder", "SuperGLUE"), ("encoder", "GLUE")]
     glue = tables["encoder", "GLUE"]
     assert glue.index.tolist() == ["mrpc", "cola", "sst2", "stsb"]
@@ -80,8 +79,7 @@ def test_the_matrix_holds_the_seeds_that_all_tasks_have(studies):
 
 def test_errors_are_turned_so_that_higher_is_better():
     study = drawn_regression(np.random.default_rng(2), metric="mse", task="stsb")
-    matrix = seed_matrix([study])
-    np.testing.assert_allclose(matrix.loc["stsb"], -study.scores["mse"])
+    np.testing.assert_allclose(seed_matrix([study]).loc["stsb"], -study.scores["mse"])
 
 
 def test_each_model_is_compared_by_itself(studies):

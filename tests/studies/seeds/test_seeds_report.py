@@ -72,8 +72,7 @@ def said(one, at):
 
 
 def test_headline_is_the_distance_of_two_seeds_by_luck(studies):
-    own = studies[3].scores["accuracy"]
-    limit = single_run_limit(own.to_numpy())
+    limit = single_run_limit(studies[3].scores["accuracy"].to_numpy())
     assert (
         marked(headline(studies[3])) == f"Between two seeds, a difference below {100 * limit:.1f} points may be luck."
     )
@@ -112,8 +111,7 @@ def test_headline_of_other_cases(one, words):
 
 
 def test_headline_of_collapsed_seeds_is_about_the_others(studies):
-    rest = studies[2].scores["accuracy"].drop([92, 102, 132])
-    limit = single_run_limit(rest.to_numpy())
+    limit = single_run_limit(studies[2].scores["accuracy"].drop([92, 102, 132]).to_numpy())
     assert marked(headline(studies[2])) == (
         f"3 of 10 seeds collapsed; between two others, a difference below {100 * limit:.1f} points may be luck."
     )
@@ -181,8 +179,7 @@ def test_runs_that_no_seed_distinguishes_are_runs_with_what_was_recorded():
 
 
 def test_first_table_holds_the_records(studies):
-    table = metric_table(studies[3], 8)
-    name, mean, std, worst, best = table.rows[0]
+    name, mean, std, worst, best = metric_table(studies[3], 8).rows[0]
     own = studies[3].own
     assert name == "accuracy"
     assert mean == f"{100 * own.mean:.2f}\n({100 * own.mean_ci_low:.2f} to {100 * own.mean_ci_high:.2f})"

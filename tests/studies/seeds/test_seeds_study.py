@@ -198,8 +198,7 @@ def test_a_failed_run_is_missing_and_not_a_zero():
 def test_only_examples_that_all_seeds_predict_are_compared():
     predictions, labels = drawn_predictions(np.random.default_rng(8), runs=3)
     frame = long_frame(predictions, labels, (0, 1, 2))
-    lacking = frame.drop(index=frame.index[[0, 5, len(labels)]])
-    study = seeds_study(seeds_frame((0, 1, 2)), lacking)
+    study = seeds_study(seeds_frame((0, 1, 2)), frame.drop(index=frame.index[[0, 5, len(labels)]]))
     shared = [at for at in range(len(labels)) if at not in (0, 5)]
     assert study.pairs["consistency"].mean == pytest.approx(
         pair_values(predictions[:, shared], labels[shared])[0].mean()
@@ -217,8 +216,7 @@ def test_only_examples_that_all_seeds_predict_are_compared():
 
 
 def test_order_of_rows_and_seeds_changes_nothing():
-    rng = np.random.default_rng(9)
-    predictions, labels = drawn_predictions(rng, runs=5)
+    predictions, labels = drawn_predictions(np.random.default_rng(9), runs=5)
     frame = long_frame(predictions, labels, (3, 1, 4, 15, 9), ids=[f"e{at}" for at in range(80)])
     one = seeds_study(seeds_frame((3, 1, 4, 15, 9)), frame)
     other = seeds_study(seeds_frame((15, 9, 3, 4, 1)), frame.sample(frac=1, random_state=1))

@@ -134,8 +134,7 @@ def test_the_result_of_a_sweep_is_the_same_from_its_parents(client: MlflowClient
     for folder in folders:
         folder.mkdir()
     results = [written(folder, each) for folder, each in zip(folders, (points, found), strict=True)]
-    frames = [result.to_frame(full=True).drop(columns="run_id") for result in results]
-    pd.testing.assert_frame_equal(*frames)
+    pd.testing.assert_frame_equal(*[result.to_frame(full=True).drop(columns="run_id") for result in results])
     assert results[0].sweep.metrics() == pytest.approx(results[1].sweep.metrics())
 
 
@@ -166,8 +165,7 @@ def test_hyperparameters_are_choices_and_executors_are_none(client: MlflowClient
 
 def test_a_parent_without_a_score_says_why(client: MlflowClient) -> None:
     one, two = drawn_sweep({"shots": [2, 4]})
-    lost = SweptPoint("", {"shots": 8}, "sst2", None)
-    run_ids = logged(client, [one, two, lost])
+    run_ids = logged(client, [one, two, SweptPoint("", {"shots": 8}, "sst2", None)])
     client.set_tag(run_ids[2], names.STATE, "incomplete")
     client.log_dict(run_ids[1], {"result": "Evaluation", "content": {"run_id": 3}}, names.RESULT)
     found, _ = points_of_runs(client, run_ids)

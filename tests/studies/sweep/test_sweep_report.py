@@ -98,8 +98,7 @@ def test_headline_without_a_trend_names_where_luck_is_largest(sized: ShownSweep)
 
 
 def test_headline_and_answer_of_a_choice_that_changes_nothing() -> None:
-    points = [drawn_point({"num_labelled": size}, SHARES) for size in (50, 100, 200)]
-    found = ShownSweep(analyse_sweep(points))
+    found = ShownSweep(analyse_sweep([drawn_point({"num_labelled": size}, SHARES) for size in (50, 100, 200)]))
     assert headline(found) == "num_labelled changed no score."
     assert said(found, 1) == "num_labelled changed no score: does it have an effect?"
     assert said(found, 0).startswith("Nowhere: at all points typically ± ")

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from filelock import FileLock
 from refusals import refuses
 from run_helpers import SMALL, Hooked, Place, copied, sqlite_place
 
@@ -22,7 +23,9 @@ from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.synthetic import Synthetic
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.studies.sweep import engine
+from mlflow_l3d.studies.sweep.point import PointStudy
 from mlflow_l3d.studies.sweep.run import Sweep
+from mlflow_l3d.tracking.opening import BusyError
 
 pytestmark = pytest.mark.slow
 
@@ -269,6 +272,33 @@ def test_a_point_that_fails_is_said_and_the_others_go_on(place: Place) -> None:
     assert "noise=0.1: approach synthetic could not be prepared" in study.data.tags["mlflow.note.content"]
     assert "noise=0.1" in found.summary()
     assert found.computed == study.data.metrics["cells_computed"] == 2 * CELLS
+
+
+def test_a_point_that_another_process_is_at_is_waited_for_when_all_others_are_done(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    attempts, opened, lock = list[int](), PointStudy.open, FileLock(tmp_path / "lock", thread_local=False)
+    is_held = threading.Event()
+
+    def hold() -> None:
+        with lock:
+            is_held.set()
+            threading.Event().wait(0.3)
+
+    def open_point(point: PointStudy, *arguments: Any) -> Any:
+        attempts.append(point.number)
+        if attempts == [0]:
+            threading.Thread(target=hold).start()
+            is_held.wait()
+            raise BusyError("at the same work", FileLock(lock.lock_file))
+        assert point.number or not lock.is_locked
+        return opened(point, *arguments)
+
+    monkeypatch.setattr(PointStudy, "open", open_point)
+    found = run(over={"noise": NOISE})
+    assert (found.exit_status, [point.error for point in found.points]) == (0, [""] * 3)
+    assert (attempts, found.computed) == ([0, 1, 2, 0], 3 * CELLS)
+    assert "Waiting for another process to train 1 point." in caplog.text
 
 
 def test_cells_that_fail_are_not_counted_as_computed(place: Place) -> None:

@@ -122,8 +122,9 @@ async def look(client: Client, recipe: Recipe, *, again: bool = True) -> Served:
 
 
 async def same(client: Client, served: Served) -> None:
-    """Raise :class:`EndpointError` if a server describes another model now."""
-    if _described(await client.models(), client.endpoint.name) != served.description:
+    """Raise :class:`EndpointError` if a server describes another model now; without its list it describes none."""
+    rows = await client.models()
+    if rows and _described(rows, client.endpoint.name) != served.description:
         raise EndpointError(model_changed_message(client, "another model of that name"))
 
 

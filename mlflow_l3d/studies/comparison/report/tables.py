@@ -23,7 +23,7 @@ from mlflow_l3d.report.numbers import (
     with_limits,
 )
 from mlflow_l3d.report.table import Table
-from mlflow_l3d.studies.comparison.report.words import advice_on, oriented
+from mlflow_l3d.studies.comparison.report.words import advice_on, change, oriented
 
 
 def direction_sentence(comparison: Comparison) -> str:
@@ -35,6 +35,7 @@ def direction_sentence(comparison: Comparison) -> str:
 def difference_table(comparison: Comparison) -> Table:
     """Return every pair on every task, and over tasks: means, difference, intervals, p-values, verdict."""
     unit, rows = unit_of(comparison.metric), []
+    shown = partial(change, comparison, least=2)
     pairs: list[Difference | TaskMean] = [*comparison.differences, *comparison.over_tasks]
     for pair in pairs:
         one = pair if isinstance(pair, Difference) else pair.found
@@ -45,13 +46,13 @@ def difference_table(comparison: Comparison) -> Table:
             **_who(pair),
             "pair": f"{first} - {second}",
             "means": " - ".join([*map(unit.text, pair.means)][::turn]) if isinstance(pair, Difference) else MISSING,
-            f"difference ({unit.short})": unit.change(difference),
-            percent(comparison.level): between(low, high, unit.change),
+            f"difference ({unit.short})": shown(difference),
+            percent(comparison.level): between(low, high, shown),
             "p": probability(one.p),
         }
         if len(comparison.differences) > 1:
             low, high = joint if isinstance(pair, Difference) else (math.nan, math.nan)
-            row |= {"all together": between(low, high, unit.change), "p adjusted": probability(pair.p_adjusted)}
+            row |= {"all together": between(low, high, shown), "p adjusted": probability(pair.p_adjusted)}
         rows.append({**row, "verdict": verdict})
     examples = " and of the test examples" if all(each.spread.examples for each in comparison.differences) else ""
     note = f"{direction_sentence(comparison)} Intervals count the luck of every factor{examples}."
@@ -75,8 +76,7 @@ def _who(pair: Difference | TaskMean) -> dict[str, str]:
 
 def _table(comparison: Comparison, rows: Sequence[Mapping[str, str]], note: str) -> Table:
     """Return a table without the task, if there is only one."""
-    several = len(comparison.tasks) > 1
-    shown = [{name: text for name, text in row.items() if several or name != "task"} for row in rows]
+    shown = [{name: text for name, text in row.items() if len(comparison.tasks) > 1 or name != "task"} for row in rows]
     words = ("pair", "task", "verdict", "configurations\nof shared runs", "of one\nsystem alone")
     texts = frozenset(at for at, name in enumerate(shown[0]) if at and name in words)
     return Table.of(shown, note, texts=texts).without_empty(set(shown[0]))

@@ -92,11 +92,12 @@ def size(comparison: Comparison, value: float) -> str:
     return unit_of(comparison.metric).size(value, change(comparison, value, ""))
 
 
-def change(comparison: Comparison, value: float, sign: str = "+") -> str:
-    """Return a difference with its sign."""
+def change(comparison: Comparison, value: float, sign: str = "+", least: int = 1) -> str:
+    """Return a difference with its sign and decimals by the errors, `least` or more: no claimed one rounds to 0."""
     unit = unit_of(comparison.metric)
-    digits = max(unit.digits(each.spread.error) for each in comparison.differences)
-    return unit.written(unit.scale * value, digits, sign)
+    claimed = (pair for pair in judged(comparison) if pair.verdict not in (UNDECIDED, EQUIVALENT))
+    sizes = [*(abs(limits(pair)[0]) for pair in claimed), *(each.spread.error for each in comparison.differences)]
+    return unit.written(unit.scale * value, max(least, *map(unit.digits, sizes)), sign)
 
 
 def effect_text(comparison: Comparison) -> str:
@@ -173,8 +174,7 @@ def headline(comparison: Comparison) -> str:
 def answers(comparison: Comparison) -> tuple[Answer, Answer, Answer]:
     """Return the three questions that the report opens with, answered in plain words."""
     lead = leading(comparison)
-    one = nearest_pair(comparison) or comparison.differences[0]
-    opened = _open(comparison), *advice_on(one).sentences
+    opened = _open(comparison), *advice_on(nearest_pair(comparison) or comparison.differences[0]).sentences
     return (
         Answer("Could it be luck?", "", (_luck(comparison, lead),)),
         Answer("Would one run show it?", "", (_one_run(comparison, lead),)),

@@ -59,8 +59,7 @@ def _inspect_run(source: str, task: str, samples: list[Any], settings: Mapping[s
         return run
     labels = [each.target if isinstance(each.target, str) else ", ".join(each.target) for each in samples]
     scorer = max((name for name in samples[0].scores if f"{first}.".startswith(f"{name}.")), key=len)
-    scored = [each.scores[scorer].answer for each in samples]
-    pairs = zip(scored, samples, strict=True)
+    pairs = zip([each.scores[scorer].answer for each in samples], samples, strict=True)
     answers = [each.output.completion if answer is None else answer for answer, each in pairs]
     return run.answered((each.id for each in samples), labels, answers, right)
 

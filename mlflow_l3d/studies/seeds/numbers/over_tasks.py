@@ -266,6 +266,5 @@ def table_7(rows: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
     names = [*chain.from_iterable(TABLE_7.values())]
     tables = {}
     for (model, benchmark), part in rows.groupby(["model", "benchmark"], sort=False):
-        values = part.set_index("task")[names].astype(np.float64)
-        tables[str(model), str(benchmark)] = values.set_axis(columns, axis=1)
+        tables[str(model), str(benchmark)] = part.set_index("task")[names].astype(np.float64).set_axis(columns, axis=1)
     return tables

@@ -231,8 +231,7 @@ def steps(study: SeedsStudy, source: Source, failed: int) -> Iterator[Step]:
         yield Step(f"Does the {study.unit} reach the training?{shows}", source.command("seeds", self_test="only"))
         return
     if study.collapsed_seeds and again:
-        changed = f"{source.given.get('hyperparameters', 'auto')},NAME=VALUE"
-        command = source.command("seeds", hyperparameters=changed)
+        command = source.command("seeds", hyperparameters=f"{source.given.get('hyperparameters', 'auto')},NAME=VALUE")
         yield Step("Do fewer seeds collapse with other hyperparameters?", command)
     if investigate := investigate_command(source):
         other = "Is the data split a larger one?" if "data_split" in source.factors else "Which one is the largest?"

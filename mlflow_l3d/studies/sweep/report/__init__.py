@@ -217,8 +217,7 @@ def interaction_table(shown: ShownSweep) -> Table | None:
         size["std"] = shown.change(one.of, test.spread, sign="")
         row = _test_row(shown, one, size, test.spread_low, test.spread_high, test.spread_low, sign="")
         rows.append({**row, "points": str(test.points)})
-    note = _INTERACTION_NOTE.format(tests=shown.tests)
-    return Table.of(rows, note, texts=frozenset({1, 2, 3, 7})) if rows else None
+    return Table.of(rows, _INTERACTION_NOTE.format(tests=shown.tests), texts=frozenset({1, 2, 3, 7})) if rows else None
 
 
 def _test_row(
