@@ -148,7 +148,7 @@ def is_share(name: str) -> bool:
 def sounds_like_metric(name: str) -> bool:
     """Return whether a metric has this name, or a word in it says that it is one."""
     words = _words(name)
-    has_word = _is_lower(words, is_score=True) or not {*_ERRORS, "score", "hits"}.isdisjoint(words)
+    has_word = _is_lower(words, is_score=True) or not {*_ERRORS, "score", "hits", "r2"}.isdisjoint(words)
     return has_word or is_share(name) or name in registered()
 
 
