@@ -124,7 +124,8 @@ def passes_table(study: SeedsStudy) -> Table | None:
 
 def seed_table(study: SeedsStudy) -> Table:
     """Return the own metric of each seed, and its mean agreement with the others; of runs their settings, too."""
-    frame, score = study.to_frame(), partial(unit_of(study.metric).text, digits=max(2, words.digits(study)))
+    frame = study.to_frame()
+    score = partial(unit_of(study.metric).text, digits=max(2, words.digits(study)))
     settings = frame.filter(regex=r"^setting\.").nunique()
     rows = []
     for row in frame.to_dict("records"):
