@@ -148,7 +148,7 @@ def is_share(name: str) -> bool:
 def sounds_like_metric(name: str) -> bool:
     """Return whether a metric has this name, or a word in it says that it is one."""
     words = _words(name)
-    has_word = _is_lower(words, is_score=True) or not {*_ERRORS, "score", "hits"}.isdisjoint(words)
+    has_word = _is_lower(words, is_score=True) or not {*_ERRORS, "score", "hits", "r2"}.isdisjoint(words)
     return has_word or is_share(name) or name in registered()
 
 
@@ -215,10 +215,9 @@ def scores_of(
     truth, guess = form.labels(labels), form.predictions(predictions)
     if len(truth) != len(guess) or not len(truth):
         raise ValueError(f"labels and predictions must be equally many, at least one: {len(truth)} and {len(guess)}")
-    of_classes = classes if form.has_classes else None
     wanted_names = {*only} or {*own, *(metric.name for metric in of_kind(kind))}
     metrics = [each for each in registered().values() if each.name in wanted_names and kind in each.kinds]
-    scores = {metric.name: score(metric, truth, guess, of_classes) for metric in metrics}
+    scores = {metric.name: score(metric, truth, guess, classes if form.has_classes else None) for metric in metrics}
     return {name: value for name, value in scores.items() if math.isfinite(value)}
 
 

@@ -191,7 +191,7 @@ def check_task(task: object, asked: Arguments) -> None:
     if is_data(task):
         return
     if not isinstance(task, Task):
-        allowed = "must be a name, a data frame or set, or what mlflow_l3d.tasks.identity.make_task returned"
+        allowed = "must be a name, a data frame or set, or a task of mlflow_l3d.make_task"
         raise ParameterError("task", type(task).__name__, allowed)
     for name, parameter in COLUMNS.items():
         if asked[name] != parameter.default:

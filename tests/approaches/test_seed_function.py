@@ -198,10 +198,7 @@ def test_labels_and_predictions_of_a_function():
         (lambda seed: {"test": {"acc": 0.8}}, "returned test={'acc': 0.8}, not a number. Map each name"),
         (lambda seed: ([0, 1], np.eye(2)), r"2 numbers for each label or prediction.*argmax\(axis=1\)"),
         (lambda seed: ([1], [1, 2]), "returned 1 labels and 2 predictions"),
-        (
-            lambda seed: {"x": 1, "y": 2},
-            r"none of the numbers that the function wrote \(x, y\).*--metric x, or return it",
-        ),
+        (lambda seed: {"x": 1, "y": 2}, r"numbers that the function wrote \(x, y\).*metric='x', or return it"),
         (lambda seed: 1 / 0, "^ZeroDivisionError: division by zero$"),
         (lambda seed: EVENT, r"content is not known. Give a version, .*SeedFunction\(<lambda>, version="),
     ],

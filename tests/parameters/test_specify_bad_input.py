@@ -179,7 +179,7 @@ TINY = FakeApproach(default_model="tiny", revisions={"tiny": "r"})
     [
         ({"approach": Synthetic}, "approach=Synthetic: must be an object, not its class."),
         ({"approach": mine}, "approach=function: is not an approach: it is not a subclass of"),
-        ({"task": [("a text", 1)]}, "task=list: must be a name, a data frame or set, or what "),
+        ({"task": [("a text", 1)]}, "task=list: must be a name, a data frame or set, or a task of mlflow_l"),
         ({"text_column": "body"}, "text_column=body: has no effect on a task object. Leave it out."),
         ({"label_column": "body"}, "label_column=body: has no effect on a task object. Leave it out."),
         ({"approach": TINY, "device": "cdua"}, "device='cdua': must be one of auto, cpu, cuda, cuda:N, mps. Did you"),

@@ -67,11 +67,9 @@ class Command(Approach):
     version = "4"
     what = "the command"
     otherwise = "print it"
+    choice = "--metric {}"
     own_folder = "{output} or $L3D_OUTPUT"
-    not_in_key = (
-        "Files that neither the command nor its scripts name are not compared: if one changed, name it, "
-        "hyperparameters.files=NAME."
-    )
+    not_in_key = "Files that neither command nor scripts name are not compared: name them, hyperparameters.files=NAME."
     parameters: tuple[str, ...] = ("command", "metric")
     brings_data = True
     task_kinds = ("classification", *OTHER_KINDS.values())
@@ -111,8 +109,9 @@ class Command(Approach):
         return {"command": content_key(typed), "files": content_key({**deciding, **more})}
 
     def label(self, hyperparameters: Mapping[str, Value]) -> str:
-        """Return the name of the first file of the command, else of its program."""
-        return Path(next(iter(self.template.named()), self.template.words[0])).name
+        """Return the name of the module or of the first file of the command, else of its program."""
+        words = self.template.words
+        return words[2] if words[1:2] == ("-m",) else Path(next(iter(self.template.named()), words[0])).name
 
     def own_task(self, hyperparameters: Mapping[str, Value], cache: Path) -> Task:
         """Return the task, whose data the command has: its classes come from a run of it, if none are given.
@@ -164,7 +163,7 @@ class Command(Approach):
             if first.shows_scale(self._score):
                 first.write(path())
             others = [name for name in first.metrics if name != first.score and sounds_like_metric(name)]
-            more = f"; {self.what} also wrote {', '.join(others[:5])}: --metric {others[0]}" if others else ""
+            more = f"; {self.what} also wrote {', '.join(others[:5])}: {self.choice.format(*others)}" if others else ""
             if chosen:
                 last = ", as it is printed last" if first.is_last else ""
                 _log.warning("The score is %s%s%s.", first.score, last, more)
@@ -175,7 +174,7 @@ class Command(Approach):
         wrote = f"{self.what} wrote ({', '.join(first.metrics[:10]) or 'predictions alone'})"
         allowed = f"{'sounds like none of the numbers that' if self.asked == AUTO else 'is not among what'} {wrote}"
         example = first.score or next(iter(first.metrics), "")
-        fix = f"Name one, such as --metric {example}" if example else "Name another"
+        fix = f"Name one, such as {self.choice.format(example)}" if example else "Name another"
         raise ParameterError("metric", self.asked, allowed, f"{fix}, or {self.otherwise}.")
 
     def _first_run(self, hyperparameters: Mapping[str, Value]) -> FirstRun:

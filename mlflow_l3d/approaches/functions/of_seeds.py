@@ -67,6 +67,7 @@ class SeedFunction(BySource, Command):
     version = "2"
     what = "the function"
     otherwise = "return it"
+    choice = "metric='{}'"
     own_folder = "a folder that tempfile.mkdtemp() makes"
     not_in_key = ""
     parameters = ()

@@ -163,8 +163,7 @@ def metric_of(parents: Sequence[Parent], metric: str) -> Metric:
     metrics = list(dict.fromkeys(parent.metric for parent in parents))
     if len(metrics) > 1:
         listed = ", ".join(name or "none" for name in metrics)
-        fix = "Name one, as in metric=accuracy."
-        raise ParameterError("runs", _ids(parents), f"have different metrics ({listed})", fix)
+        raise ParameterError("runs", _ids(parents), f"have different metrics ({listed})", "Name one that all have.")
     return named(metrics[0] if metrics[0] not in ("", "auto") else "f1_macro")
 
 

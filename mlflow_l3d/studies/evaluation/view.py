@@ -193,8 +193,8 @@ def list_document(runs: list[Run], links: Mapping[str, str]) -> Document:
 
 
 def _answer(run: Run) -> str:
-    """Return what the description of a run begins with: its headline."""
-    first = str(run.data.tags.get(names.NOTE, "")).split("\n", 1)[0].removeprefix("## ")
+    """Return what the description of a run begins with: its headline; empty if it holds links alone."""
+    first = str(run.data.tags.get(names.NOTE, "")).split("\n", 1)[0].removeprefix("## ").partition("[The ")[0]
     return shorten(marked(first.split("** ", 1)[0].removeprefix("**")), 160)
 
 

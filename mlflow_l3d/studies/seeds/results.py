@@ -133,10 +133,10 @@ def evaluate_seeds(
         rows.to_csv(run.folder / "tasks.csv", index=False)
         for number, model in enumerate(models):
             model.matrix.to_csv(run.folder / f"seed_by_task{f'-{number}' if models[1:] else ''}.csv")
-        tables = write_tables(run.folder, {"tasks.json": rows})
         save_result(run.folder, result)
         metrics = {f"{k}/{one.model}" if models[1:] else k: v for one in models for k, v in one.metrics().items()}
-        run.finish(metrics=metrics, tags={names.INVESTIGATIONS: typed["source"]}, tables=tables)
+        tags = {names.INVESTIGATIONS: typed["source"], names.NOTE: result.report().description()}
+        run.finish(metrics=metrics, tags=tags, tables=write_tables(run.folder, {"tasks.json": rows}))
     return result
 
 

@@ -245,7 +245,7 @@ def test_bad_input_in_one_line(place: Place, parents: list[str], compared: Compa
         f"{first},{child}": rf"runs={child}: is a cell\. Name its parent run, {first}\.",
         f"{first},{compared.run_id}": rf"runs={compared.run_id}: is not an investigation \(l3d.role=compare\)\.",
         f"{first},{running}": rf"runs={running}: has not finished \(running\)\. Run its command again",
-        f"{first},{other}": r"have different metrics \(accuracy, synthetic_score\)\. Name one, as in metric=acc",
+        f"{first},{other}": r"have different metrics \(accuracy, synthetic_score\)\. Name one that all have",
         "[{": r"runs=\[\{: must be run ids separated by commas, or a list of objects in JSON",
     }
     for runs, line in cases.items():

@@ -36,7 +36,7 @@ def studied(migrated_store: Path, tmp_path_factory: pytest.TempPathFactory) -> S
     """Give a place with a finished study, and one that is under way."""
     place = sqlite_place(migrated_store, tmp_path_factory.mktemp("view") / "place")
     done = place.investigate().run_id
-    tags = {"l3d.role": "investigation", "mlflow.runName": "<b>under way</b>", "mlflow.note.content": "**Not yet**"}
+    tags = {"l3d.role": "investigation", "mlflow.runName": "<b>under way</b>", "mlflow.note.content": "[The studies]"}
     going = place.client.create_run("0", tags=tags).info.run_id
     return place, done, going
 
@@ -107,6 +107,7 @@ def test_pages_are_served_to_this_machine_and_kept_up_to_date(studied: Studied, 
     status, page, refresh = get(address)
     assert (status, refresh) == (200, "10")
     assert "2 studies, 1 of them running" in page
+    assert "[The studies]" not in page
     assert f'href="/{done}"' in page
     assert f'href="/{going}"' in page
     assert all(f">{each}</td>" in page for each in (done, going))

@@ -356,6 +356,7 @@ def test_several_studies(place: Place, tmp_path: Path) -> None:
     assert (run.info.status, run.data.tags["l3d.role"]) == ("FINISHED", "seeds_over_tasks")
     assert run.info.run_name == "seeds over 4 tasks"
     assert run.data.tags["l3d.investigations"] == wanted
+    assert run.data.tags["mlflow.note.content"].startswith(f"**{result.report().headline}** **Where does")
     artifacts = {item.path for item in place.client.list_artifacts(result.run_id)}
     assert artifacts == {"tasks.csv", "tasks.json", "report.html", "result.json", "summary.svg"} | {
         *("seed_by_task.csv", "seed_by_task.svg")

@@ -73,7 +73,8 @@ def metric_table(study: SeedsStudy, most: int | None = None) -> Table | None:
         return None
     rows = []
     for name in list(dict.fromkeys((study.metric.name, *study.spreads)))[:most]:
-        one, shown = study.spreads[name], unit_of(study.spreads[name].metric).text
+        one, unit = study.spreads[name], unit_of(study.spreads[name].metric)
+        shown = partial(unit.text, digits=max(2, unit.digits(one.std)))
         worst, best = map(shown, [one.lowest, one.highest][:: int(one.metric.sign)])
         cells = {"metric": name, "mean": cell_of(vars(one), "mean", shown)}
         cells |= {"[[typically ±|std]]": cell_of(vars(one), "std", shown)}
@@ -123,7 +124,8 @@ def passes_table(study: SeedsStudy) -> Table | None:
 
 def seed_table(study: SeedsStudy) -> Table:
     """Return the own metric of each seed, and its mean agreement with the others; of runs their settings, too."""
-    frame, score = study.to_frame(), unit_of(study.metric).text
+    frame = study.to_frame()
+    score = partial(unit_of(study.metric).text, digits=max(2, words.digits(study)))
     settings = frame.filter(regex=r"^setting\.").nunique()
     rows = []
     for row in frame.to_dict("records"):
