@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose
 
 from mlflow_l3d.analysis.importance import PATH_COLUMNS, importance, importance_path
 from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED
+from mlflow_l3d.designs import design_named
 
 NUMBERS = PATH_COLUMNS[1:]
 
@@ -94,7 +95,8 @@ def test_path_is_the_score_of_every_prefix(model):
     table, golden = additive_table(7, 9, 5), additive_table(8, 1, 21)[0]
     table[3, 1] = np.nan
     golden[4] = np.nan
-    path = importance_path(table, golden, model=model)
+    last = importance(table, golden, model=model)
+    path = design_named(model.name).paths({"f": last})["f"]
     assert list(path.columns) == list(PATH_COLUMNS)
     assert path["rows"].tolist() == list(range(2, 10))
     assert path["rows"].dtype == np.int64
@@ -102,7 +104,6 @@ def test_path_is_the_score_of_every_prefix(model):
         rows = record["rows"]
         expected = importance(table[:rows], golden[: math.ceil(21 * rows / 9)], model=model)
         assert_allclose([record[name] for name in NUMBERS], [getattr(expected, name) for name in NUMBERS])
-    last = importance(table, golden, model=model)
     assert path.iloc[-1][list(NUMBERS)].tolist() == [getattr(last, name) for name in NUMBERS]
 
 

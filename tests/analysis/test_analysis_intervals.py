@@ -5,9 +5,11 @@ import math
 import numpy as np
 import pytest
 from drawn_tables import covered, drawn, importance_of
+from scipy import stats
 
 from mlflow_l3d.analysis.importance.estimate import importance_of_logit
 from mlflow_l3d.analysis.importance.estimators.crossed import boundary_interval, crossed_components, crossed_estimate
+from mlflow_l3d.analysis.importance.variances import MeanSquares
 
 TRUTHS = [
     (0.5, 0.5, 0.0),
@@ -43,6 +45,16 @@ def test_boundary_interval_where_rows_do_not_differ():
     assert high == 1.0
     assert 0 < low < 1
     assert (low, high) == boundary_interval(whole)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95])
+def test_boundary_interval_sets_limits_of_chi_squared_against_those_of_f(level):
+    squares, ends = MeanSquares.complete(6, 8, of_rows=3.0, residual=1.0, of_columns=5.0), []
+    for tail in ((1 - level) / 2, (1 + level) / 2):
+        contributed = 5.0 * 7 / stats.chi2.ppf(1 - tail, 7) / 6 + 5 / 6
+        mitigated = max(0.0, 3.0 / stats.f.ppf(tail, 5, 35) - 1.0) / 8
+        ends.append((math.sqrt(contributed) - math.sqrt(mitigated)) / math.sqrt(contributed + mitigated))
+    assert boundary_interval(squares, level) == pytest.approx(tuple(ends))
 
 
 @pytest.mark.parametrize("shape", [(2, 5), (5, 2), (2, 2)])

@@ -5,10 +5,14 @@ import math
 import numpy as np
 import pytest
 from checks_cases import checks_of
+from scipy import stats
 
 from mlflow_l3d.analysis.importance import importance, radial_importance
 from mlflow_l3d.analysis.importance.estimators import CROSSED, LEVELS, NESTED
+from mlflow_l3d.analysis.importance.long_run import published_interval
+from mlflow_l3d.analysis.importance.variances import std_shrinkage
 from mlflow_l3d.analysis.importance.verdicts import joint_level, verdict_of
+from mlflow_l3d.analysis.intervals import jackknife_variance
 
 MITIGATED = 0.72
 
@@ -32,6 +36,36 @@ def test_the_two_importances_have_an_interval_each_and_differ_for_good():
     assert held[1] <= 25
     assert held[2] <= 25
     assert held[3] >= 30  # variances of exponential spreads have a long tail
+
+
+@pytest.mark.parametrize(("model", "sure"), [(CROSSED, True), (NESTED, True), (CROSSED, False), (NESTED, False)])
+def test_the_interval_is_that_of_each_row_column_and_golden_run_left_out(model, sure):
+    generator = np.random.default_rng(7)
+    table = generator.standard_normal((9, 1)) * (2 if sure else 0.1) + generator.standard_normal((9, 6)) / 3
+    table, golden = table + generator.standard_normal((1, 6)) / 9, 9 * generator.standard_normal(15)
+
+    def of(scores):
+        within = (scores.std(axis=1, ddof=1) / std_shrinkage(scores.shape[1] - 1)).mean()
+        return within, max(0.0, model.estimate(scores).squares.mitigated) ** 0.5
+
+    axes = (0, 1) if model is CROSSED else (0,)
+    left = [np.array([of(np.delete(table, unit, axis)) for unit in range(table.shape[axis])]) for axis in axes]
+    (within, of_rows), std = of(table), golden.std(ddof=1)
+    logs = np.log([np.delete(golden, run).std() for run in range(15)])
+    of_log = math.sqrt(sum(jackknife_variance(np.log(each[:, 0])) for each in left))
+    quantile = stats.t.ppf(0.975, min(len(each) for each in left) - 1)
+    centre = (within - of_rows) / std
+    if sure:
+        gaps = [(each[:, 0] - each[:, 1]) / std for each in left]
+        centre -= sum((len(each) - 1) * (each.mean() - centre) for each in gaps)
+        error = sum(map(jackknife_variance, [*gaps, centre * logs])) - (within / std * of_log) ** 2
+        rest, limits = quantile * math.sqrt(max(0.0, error)), (0.0, 0.0)
+    else:
+        rest = quantile * abs(centre) * math.sqrt(jackknife_variance(logs))
+        limits = [math.sqrt(end) - of_rows for end in reversed(model.estimate(table).squares.mitigated_limits(0.95))]
+    parts = [within * math.expm1(sign * quantile * of_log) for sign in (-1, 1)]
+    low, high = (math.hypot(rest, math.hypot(*each) / std) for each in zip(parts, limits, strict=True))
+    assert published_interval(table, golden, model) == pytest.approx((centre - low, centre + high))
 
 
 @pytest.mark.parametrize("model", [pytest.param(CROSSED, marks=pytest.mark.slow), NESTED, LEVELS])

@@ -1,6 +1,7 @@
 """Nested design: components by hand and against the truth, exact limits, and what bad tables give."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,8 +10,7 @@ from scipy import stats
 
 from mlflow_l3d.analysis.importance import importance
 from mlflow_l3d.analysis.importance.estimate import smallest_tail
-from mlflow_l3d.analysis.importance.estimators import NESTED
-from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
+from mlflow_l3d.analysis.importance.estimators import NESTED, nested
 from mlflow_l3d.analysis.importance.estimators.nested import nested_components, nested_estimate, nested_limits
 
 
@@ -49,23 +49,17 @@ def test_smallest_tail():
     assert smallest_tail(lambda level: True) == 1e-12
 
 
-@pytest.mark.parametrize("design", ["crossed", "nested"])
-def test_wider_at_a_higher_level(design):
-    generator = np.random.default_rng(6)
-    estimates = {"crossed": crossed_estimate, "nested": nested_estimate}[design]
-    for truth in ((0.8, 0.2), (0.05, 0.95)):
-        estimate = estimates(drawn(generator, (12, 5), truth))
-        last = (estimate.importance, estimate.importance)
-        for level in (0.5, 0.9, 0.95, 0.999):
-            low, high = estimate.interval(level)
-            assert -1 <= low <= last[0]
-            assert 1 >= high >= last[1]
-            last = (low, high)
-
-
 def test_quartile_distance_by_hand():
     found = importance([[0.0, 1.0], [2.0, 3.0]], [0.0, 4.0, 8.0])
     assert (found.score_iqr, found.golden_iqr) == pytest.approx((1.5, 4))
+
+
+@pytest.mark.parametrize(("ends", "corrected"), [((0.3, 0.3), math.nan), ((0.3, 0.9), -1.0)], ids=["all", "rows alone"])
+@pytest.mark.parametrize("estimate", [nested_estimate, partial(nested.radial_estimate, place=1)])
+def test_scores_that_differ_by_rounding_are_equal(ends, corrected, estimate):
+    scores = np.repeat(np.linspace(*ends, 6)[:, None], 4, axis=1)
+    found = estimate(np.where(np.arange(24).reshape(4, 6).T % 5 % 2, np.nextafter(scores, 1), scores))
+    assert (found.importance, *found.interval()) == pytest.approx((corrected, math.nan, math.nan), abs=0, nan_ok=True)
 
 
 def test_rows_without_effect():

@@ -160,10 +160,20 @@ def test_rows_of_one_score_do_not_make_intervals_too_sure():
     assert claims <= tolerated(8000, 0.05)
 
 
-def test_rows_of_as_many_scores_have_one_degree_of_freedom_each():
-    whole = table_of(np.random.default_rng(6), 20, 4, nested=True)
-    whole[:, 3] = math.nan  # as many in every row
-    assert nested.nested_estimate(whole).jackknife.degrees == 19
+@pytest.mark.parametrize("scores", [[3] * 20, [2] * 10 + [4] * 8 + [20] * 2], ids=["as many", "unequal"])
+def test_rows_of_more_scores_count_more_in_the_degrees_of_freedom(scores):
+    """Rows that differ far more than their scores: the parts of normal rows in the variance of the logit, put together.
+
+    Of a mean square within rows of d degrees that is 2 (n_i - 1) / d^2; of rows, 2 (n_i / w)^2 with the sum w of their
+    sizes. Rows of as many scores have one degree each, less one.
+    """
+    counts, columns = np.array(scores), np.arange(21)  # nobody has the last one
+    table = np.linspace(0.4, 0.6, 20)[:, None] + 1e-6 * (-1.0) ** columns
+    table[columns >= counts[:, None]] = math.nan
+    total = counts.sum()
+    parts = (counts - 1) / (total - 20) ** 2 + np.square(counts / (total - np.square(counts).sum() / total))
+    expected = 19 / 20 * parts.sum() ** 2 / np.square(parts).sum()
+    assert nested.nested_estimate(table).jackknife.degrees == pytest.approx(expected)
 
 
 @pytest.mark.slow

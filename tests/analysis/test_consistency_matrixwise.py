@@ -55,15 +55,6 @@ def test_equal_to_brute_force_over_pairs(data):
     assert found.together["fleiss_kappa"] == pytest.approx(kappa, nan_ok=True)
 
 
-@given(runs_and_labels(lowest=0, highest=1))
-@settings(max_examples=80, deadline=None)
-def test_with_two_classes_correct_consistency_follows_from_accuracy_and_consistency(data):
-    predictions, labels = data
-    predictions, labels = np.minimum(predictions, 1), np.minimum(labels, 1)
-    found = consistency_matrixwise(predictions, labels)
-    assert found.correct_consistency == pytest.approx(found.accuracy_mean - (1 - found.consistency) / 2, abs=1e-12)
-
-
 def test_identical_runs_agree_fully_and_have_no_interval():
     found = consistency_matrixwise([[0, 1, 1, 2]] * 5, [0, 1, 2, 2])
     assert (found.consistency, found.correct_consistency) == (1.0, 0.75)

@@ -769,6 +769,8 @@ def test_what_the_server_says_is_in_the_key_and_what_may_be_spent_is_not(server,
     given = resolve_hyperparameters(APPROACH, {"base_url": server.url, "max_requests": 99})
     first = APPROACH.dependencies(given, MODEL)
     assert first["endpoint"].startswith("tiny fp1 ")
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    assert APPROACH.dependencies({**given, "base_url": "auto"}, MODEL) == first
     assert APPROACH.identity(given) == APPROACH.identity(resolve_hyperparameters(APPROACH, {}))
     twin = Server()  # says the same, and may be another quantisation
     try:

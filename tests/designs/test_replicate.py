@@ -1,8 +1,11 @@
 """The factor `replicate`: the same cell again."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from mlflow_l3d.analysis.consistency.results import Consistency
 from mlflow_l3d.analysis.importance import importance
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence, PlanFacts
 from mlflow_l3d.analysis.importance.checks.runs import repeated_cells
@@ -10,6 +13,7 @@ from mlflow_l3d.approaches.base import defect
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.cells.factors import REPLICATE
 from mlflow_l3d.designs import design_named
+from mlflow_l3d.designs.analyse import _repeated_agreement
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.investigation.run import investigate
@@ -59,8 +63,12 @@ def found(table, agreement=None, **how):
 
 
 def test_what_must_repeat_and_does_not_is_a_warning():
+    # A tenth of the answers names no class, each time.
+    some = Consistency(REPLICATE, 0.9, 0.8, 2, 1, 10, unparsed_share=0.1)
+    alike = _repeated_agreement({REPLICATE: some})
+    assert _repeated_agreement({REPLICATE: replace(some, pairs_of_predictions=0)}) is None
     equal, other = [[0.5, 0.5], [0.7, 0.7]], [[0.5, 0.5], [0.7, np.nextafter(0.7, 1)]]
-    ((severity, message),) = found(equal, 0.9 + 0.1, deterministic=True)
+    ((severity, message),) = found(equal, alike, deterministic=True)
     assert (severity, "score and predictions" in message) == ("info", True)
     ((severity, message),) = found(other, deterministic=True)
     assert (severity, message.startswith("1 cell of 2 has another score")) == ("warning", True)

@@ -2,6 +2,7 @@
 
 import itertools
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -224,6 +225,13 @@ def test_a_call_from_a_session_that_takes_more_is_split():
     assert calls == [2, 2]
     assert queue.look_ahead(9) == 1
     assert [worker.in_flight[0].attempt for worker in (small, large)] == [2, 2]
+
+
+def test_a_cell_whose_worker_ended_is_kept_for_a_fresh_one():
+    pool = SimulatedPool(SimpleNamespace(draw=None), 1, 1, (), 0)
+    dispatch = Dispatcher(pool, Queue([]), JOB)
+    assert dispatch._again(Call(CELLS[:1]), ATTEMPTS)
+    assert pool.workers[0].reserved.cells == CELLS[:1]
 
 
 def test_what_a_worker_has_left_is_guessed_from_the_clock(monkeypatch):

@@ -71,6 +71,8 @@ def test_an_outage_drops_nothing(uploader: Uploader) -> None:
     server = Server(is_away=True)
     server.submit(uploader, 50)
     wait_until(lambda: uploader.outage_seconds > 0, "the outage")
+    assert not uploader.wait(patience=0.3)
+    assert uploader.pending == 50
     assert server.held == []
     server.away.clear()
     assert uploader.wait(patience=5)
@@ -140,17 +142,6 @@ def test_what_is_refused_is_kept_and_the_rest_goes_on(uploader: Uploader, caplog
     assert caplog.text.count("was refused by the tracking server") == 1
     assert "\n" not in line
     assert "secret" not in line
-
-
-@pytest.mark.slow
-def test_wait_gives_up_during_an_outage_and_the_work_is_still_there(uploader: Uploader) -> None:
-    server = Server(is_away=True)
-    uploader.submit("one", server.take(1))
-    assert not uploader.wait(patience=0.3)
-    assert uploader.pending == 1
-    server.away.clear()
-    assert uploader.wait(patience=5)
-    assert server.held == [1]
 
 
 def test_a_full_disk_of_artifacts_is_not_called_a_server(uploader: Uploader, caplog: pytest.LogCaptureFixture) -> None:

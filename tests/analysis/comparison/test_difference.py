@@ -21,7 +21,7 @@ from mlflow_l3d.analysis.comparison.difference import (
     spread,
 )
 from mlflow_l3d.analysis.comparison.predictions import check_effect, least_error
-from mlflow_l3d.analysis.comparison.system import System, mean_scores, within_settings
+from mlflow_l3d.analysis.comparison.system import System, mean_scores, paired, same_cells, within_settings
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named
 
@@ -103,6 +103,16 @@ def test_the_error_is_that_of_repeated_experiments(rng, layout):
     assert math.sqrt(np.mean(variances)) == pytest.approx(np.std(gaps), rel=0.12)
 
 
+def test_same_cells_are_those_of_shared_runs_on_shared_examples(rng):
+    pair = [system(rng.random((4, 9)), seeds, seen=rng.random((4, 9)) < 0.6) for seeds in ([1, 2, 3, 4], [3, 1, 7, 2])]
+    cells = [list(zip(each.run.tolist(), each.unit.tolist(), strict=True)) for each in pair]
+    found = zip(*same_cells(*pair, paired(*pair)), strict=True)
+    partners = {0: 1, 1: 3, 2: 0}  # runs of the seeds 1, 2 and 3
+    both = [(run, unit) for run, unit in cells[0] if (partners.get(run), unit) in cells[1]]
+    expected = [(run, unit, partners[run], unit) for run, unit in both]
+    assert sorted((*cells[0][first], *cells[1][second]) for first, second in found) == sorted(expected)
+
+
 def test_runs_needed_reach_the_power_that_they_promise(rng):
     one, other = answers(rng, 40, 400, (0.75, 0.7), of_run=0.5)
     _, found = compared(system(one), system(other))
@@ -112,7 +122,7 @@ def test_runs_needed_reach_the_power_that_they_promise(rng):
     power = stats.nct.sf(stats.t.ppf(0.975, degrees), degrees, effect / error)
     assert power == pytest.approx(0.8, abs=0.02)
     assert runs_needed(effect, found, 0.95) > needed
-    assert found.with_runs(40)[0] == pytest.approx(found.error)
+    assert found.with_runs(40) == pytest.approx((found.error, found.degrees))
 
 
 def test_where_examples_are_short_no_number_of_runs_is_enough(rng):

@@ -14,8 +14,9 @@ from mlflow_l3d.analysis.consistency.results import population_variance
 from mlflow_l3d.analysis.cure import Prediction, Range
 from mlflow_l3d.analysis.cure.ensembles import Members, combine, combine_choices, draw_choices, score_many
 from mlflow_l3d.analysis.cure.predict import predict, predict_all
-from mlflow_l3d.analysis.cure.series import extended
+from mlflow_l3d.analysis.cure.series import Series, extended
 from mlflow_l3d.analysis.cure.spread import CONSISTENCY, FRAGILE, MEAN, MOMENTS, ROW_CONSISTENCY, TOTAL, WITHIN, Table
+from mlflow_l3d.analysis.importance.estimators.crossed import crossed_components
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.classification import f1_macro, f1_macro_of_many
 from mlflow_l3d.metrics.known import registered
@@ -44,6 +45,20 @@ def rows_of(
 
 def of(found: list[Prediction], kind: str, members: int) -> Prediction:
     return next(each for each in found if each.remedy.kind == kind and each.remedy.members == members)
+
+
+def test_the_error_of_a_mean_is_that_of_two_way_analysis_of_variance() -> None:
+    random = np.random.default_rng(2)
+    scores = random.normal(0, 1, (6, 1)) + random.normal(0, 1, (1, 5)) + random.normal(0, 1, (6, 5))
+    left = [np.delete(scores, column, 1) for column in range(5)]
+    columns = np.array([table.mean() for table in left])
+    rows = np.array([np.delete(scores, row, 0).mean() for row in range(6)])
+    both = np.array([[np.delete(table, row, 0).mean() for row in range(6)] for table in left])
+    series = Series((1,), (), np.empty((1, MOMENTS)), Table((), ACCURACY, None))
+    squares = crossed_components(scores)
+    variance = (squares.of_rows + squares.of_columns - squares.residual) / scores.size
+    error, _ = series._error([scores.mean(), rows, columns, both])
+    assert error == pytest.approx(math.sqrt(variance))
 
 
 def test_few_runs_that_guess_predict_nothing_instead_of_a_negative_variance() -> None:
@@ -106,12 +121,13 @@ def test_a_tie_goes_to_the_first_member_and_unparsed_answers_have_no_vote() -> N
         combine("vote", np.ones((2, 3)))
 
 
-def test_many_scores_equal_one_at_a_time() -> None:
+@pytest.mark.parametrize("classes", [2, 5])
+def test_many_scores_equal_one_at_a_time(classes: int) -> None:
     random = np.random.default_rng(0)
     labels, predictions = random.integers(3, size=50), random.integers(-1, 4, size=(7, 50))
-    each = [f1_macro(labels, one, 5) for one in predictions]
-    assert np.allclose(f1_macro_of_many(labels, predictions, 5), each)
-    assert np.allclose(score_many(F1, labels, predictions, 5), each)
+    each = [f1_macro(labels, one, classes) for one in predictions]
+    assert np.allclose(f1_macro_of_many(labels, predictions, classes), each)
+    assert np.allclose(score_many(F1, labels, predictions, classes), each)
 
 
 def test_mean_accuracy_of_votes_is_hypergeometric() -> None:

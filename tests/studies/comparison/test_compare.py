@@ -236,6 +236,7 @@ def test_bad_input_in_one_line(place: Place, parents: list[str], compared: Compa
     client = place.client
     child = client.search_runs(["0"], f"tags.`mlflow.parentRunId` = '{first}'", max_results=1)[0].info.run_id
     running = client.create_run("0", tags={names.ROLE: "investigation"}).info.run_id
+    continued = client.create_run("0", tags={names.ROLE: "investigation", names.SUPERSEDED_BY: first}).info.run_id
     other = investigate(**{**COMMON, "metric": "synthetic_score"}).run_id
     cases = {
         first: r"runs=\w+: must be two or more parent runs, separated by commas\.",
@@ -245,6 +246,7 @@ def test_bad_input_in_one_line(place: Place, parents: list[str], compared: Compa
         f"{first},{child}": rf"runs={child}: is a cell\. Name its parent run, {first}\.",
         f"{first},{compared.run_id}": rf"runs={compared.run_id}: is not an investigation \(l3d.role=compare\)\.",
         f"{first},{running}": rf"runs={running}: has not finished \(running\)\. Run its command again",
+        f"{first},{continued}": rf"runs={continued}: was continued by another parent run\. Name {first}\.",
         f"{first},{other}": r"have different metrics \(accuracy, synthetic_score\)\. Name one that all have",
         "[{": r"runs=\[\{: must be run ids separated by commas, or a list of objects in JSON",
     }

@@ -138,6 +138,9 @@ def test_runs_that_are_not_there(place: Place) -> None:
     line = refusal(lambda: find_results("latest"))
     assert line.startswith("source=latest: there is no investigation in this experiment. Name a run id")
     assert "must be named once" in refusal(lambda: find_results(["0" * 32] * 2))
+    last, continued = (run(place, l3d_role="investigation") for _ in range(2))
+    place.client.set_tag(continued, "l3d.superseded_by", last)
+    assert find_results("latest") == (Kind.INVESTIGATION, [last])
 
 
 @pytest.mark.parametrize(

@@ -33,11 +33,12 @@ Studied = tuple[Place, str, str]
 
 @pytest.fixture(scope="module")
 def studied(migrated_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Studied:
-    """Give a place with a finished study, and one that is under way."""
+    """Give a place with a finished study, and one that is under way, which continues a third."""
     place = sqlite_place(migrated_store, tmp_path_factory.mktemp("view") / "place")
     done = place.investigate().run_id
     tags = {"l3d.role": "investigation", "mlflow.runName": "<b>under way</b>", "mlflow.note.content": "[The studies]"}
     going = place.client.create_run("0", tags=tags).info.run_id
+    place.client.create_run("0", tags={**tags, "l3d.superseded_by": going})
     return place, done, going
 
 

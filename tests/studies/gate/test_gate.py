@@ -523,6 +523,8 @@ def test_an_investigation_is_not_its_own_candidate_and_few_golden_runs_are_none(
     refuses(r"has 4 golden runs, or seeds, with synthetic_score; a gate plans from 5 or more", gated, baseline=few)
     pooled = place.investigate(golden_runs="pooled", hyperparameters={**SETTING, "noise": 0.2}).run_id
     refuses("has no golden runs that finished", gated, baseline=pooled)
+    place.client.set_tag(few, "l3d.superseded_by", baseline)
+    refuses(f"did not finish. Name run {baseline}, which continued it", gated, baseline=few)
 
 
 def test_base_runs_of_a_radial_investigation_are_compared_with_base_runs(place: Place) -> None:

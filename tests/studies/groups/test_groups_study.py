@@ -140,6 +140,14 @@ def test_runs_that_share_a_seed_are_averaged_and_count_once() -> None:
     assert study.runs["repeated"].sum() == 4
 
 
+def test_runs_of_repeated_seeds_spread_as_averages_and_around_them() -> None:
+    scores = np.array([[0.5, 0.6], [0.7, 0.76], [0.8, 0.84]])
+    rows = [{"model": model, "seed": seed} for model in "ab" for seed in (1, 1, 2, 2, 3, 3)]
+    groups = seeded(rows, [*scores.ravel(), *scores.ravel()]).groups
+    variance = scores.mean(axis=1).var(ddof=1) + scores.var(axis=1).mean()
+    assert groups["std"].tolist() == pytest.approx([math.sqrt(variance)] * 2)
+
+
 def test_a_group_with_one_seed_has_no_verdict() -> None:
     rows = [{"model": model, "seed": 10 * at} for at, model in enumerate("abc") for _ in range(4)]
     study = seeded(rows, [0.5, 0.51, 0.5, 0.52, 0.7, 0.71, 0.7, 0.7, 0.9, 0.9, 0.9, 0.91])

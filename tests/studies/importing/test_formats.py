@@ -269,9 +269,12 @@ def test_inspect_needs_no_answers_if_scores_only_grade():
 
 
 def test_inspect_answers_of_a_dictionary_are_those_of_its_scorer():
-    run = inspected([{"v1.judge": {"a": 1}}, {"v1.judge": {"a": 0}}], "v1.judge.a")
+    samples = [sample(number, **{"v1.judge": {"a": right}}) for number, right in enumerate((1, 0))]
+    for each in samples:
+        each.scores["v1"] = SimpleNamespace(value=1, answer="Rome")
+    run = apps._inspect_run("log", SimpleNamespace(task="capitals"), samples, {}, "v1.judge.a")
     assert run.scores["v1.judge.a"] == 0.5
-    assert run.predictions is not None
+    assert list(run.predictions) == ["Paris", "(the label, called wrong)"]  # type: ignore[arg-type]
 
 
 def test_csv_long_and_wide_hold_the_same_runs(tmp_path: Path):

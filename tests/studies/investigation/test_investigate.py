@@ -263,6 +263,9 @@ def test_a_takeover_that_was_cut_short_is_completed(half_done: Place) -> None:
     [old] = half_done.parents()
     half_done.client.set_tag(old.info.run_id, "l3d.superseded_by", "0" * 32)
     again = half_done.investigate()
+    [left, new] = [half_done.client.get_run(run_id).data.tags for run_id in (old.info.run_id, again.run_id)]
+    assert left["l3d.superseded_by"] == "0" * 32
+    assert "l3d.continues" not in new
     assert half_done.cells(old.info.run_id) == []
     assert_whole(half_done, again.run_id, CELLS)
 

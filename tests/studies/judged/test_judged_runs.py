@@ -209,8 +209,9 @@ def test_the_name_of_a_scorer_says_that_less_is_better_unless_it_is_said_otherwi
 
 def test_smallest_effects_are_points_or_units(made: dict[str, str]) -> None:
     runs = made["a0"], made["a1"]
-    for effect, verdict in ((80, "equivalent"), (1, "undecided")):
-        result = compare_judged(*runs, smallest_effect=effect, metric="exact", log=False)
+    cases = [("exact", 80, "equivalent"), ("exact", 1, "undecided"), ("length:lower", 1, "equivalent")]
+    for metric, effect, verdict in cases:
+        result = compare_judged(*runs, smallest_effect=effect, metric=metric, log=False)
         assert result.pairs[0].record.verdict == verdict
     refuses("several units", compare_judged, *runs, smallest_effect=1, log=False)
 

@@ -61,7 +61,7 @@ def _mean_squares(rows: _Rows, shape: tuple[int, ...]) -> MeanSquares | None:
         return None
     of_rows = float((rows.scores * np.square(rows.means)).sum()) / (shape[0] - 1)
     residual = float(rows.within.sum()) / degrees
-    of_rows, residual = (0.0 if square <= rows.floor else square for square in (of_rows, residual))
+    of_rows = 0.0 if of_rows <= rows.floor else of_rows
     size = float(_row_size(rows.scores.sum(), np.square(rows.scores).sum(), shape[0]))
     no_columns = math.nan  # rows share none
     return MeanSquares(shape[0], shape[1], of_rows, residual, no_columns, size, no_columns, degrees)
@@ -208,7 +208,7 @@ def _without_each(rows: _Rows) -> Variances:
     of_row = count * np.square(rows.means)
     of_means = (of_row.sum() - of_row * scores / left) / (members - 1)
     size = _row_size(left, np.square(count).sum() - np.square(count), members)
-    return contributed, (np.where(of_means <= size * rows.floor, 0.0, of_means) - contributed) / size
+    return contributed, (of_means - contributed) / size
 
 
 def radial_estimate(sets: FloatArray, place: int) -> Estimate | None:
