@@ -69,7 +69,7 @@ class Command(Approach):
     otherwise = "print it"
     choice = "--metric {}"
     own_folder = "{output} or $L3D_OUTPUT"
-    not_in_key = "Files that neither command nor scripts name are not compared: name them, hyperparameters.files=NAME."
+    not_in_key = "Files that neither the command nor its scripts name are not compared: add hyperparameters.files=NAME."
     parameters: tuple[str, ...] = ("command", "metric")
     brings_data = True
     task_kinds = ("classification", *OTHER_KINDS.values())
