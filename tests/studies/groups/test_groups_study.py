@@ -148,6 +148,14 @@ def test_runs_of_repeated_seeds_spread_as_averages_and_around_them() -> None:
     assert groups["std"].tolist() == pytest.approx([math.sqrt(variance)] * 2)
 
 
+def test_seeds_with_unequal_numbers_of_runs_vary_as_single_runs_do() -> None:
+    rows = [{"model": model, "seed": seed} for model in "ab" for seed in (1, 1, 1, 2, 3)]
+    groups = seeded(rows, [0.5, 0.6, 0.7, 0.9, 0.8] * 2).groups
+    # Averages of three runs lack two thirds of what runs with one seed vary by, 0.01, and those of one nothing.
+    variance = np.var([0.6, 0.9, 0.8], ddof=1) + 0.01 * (2 / 3) / 3
+    assert groups["std"].tolist() == pytest.approx([math.sqrt(variance)] * 2)
+
+
 def test_a_group_with_one_seed_has_no_verdict() -> None:
     rows = [{"model": model, "seed": 10 * at} for at, model in enumerate("abc") for _ in range(4)]
     study = seeded(rows, [0.5, 0.51, 0.5, 0.52, 0.7, 0.71, 0.7, 0.7, 0.9, 0.9, 0.9, 0.91])

@@ -129,7 +129,7 @@ def groups_study(run_ids: pd.Series, scores: FloatArray, grouping: Grouping, met
     groups = [[each[name] for each in of_axes] for name in of_axes[0]]
     groups.sort(key=lambda each: -metric.sign * float(each[0].scores.mean()))
     scored = dict([*runs.groupby("group")["score"]])
-    frame = _groups(groups, scored, metric)
+    frame = _groups(groups, scored, dict([*units[0].groupby("group")]), metric)
     hidden, along = hidden_settings(runs, seeds, grouping.ignored.set_axis(numbers))
     pairs = _pairs([] if hidden else [each for each in groups if min(one.runs for one in each) >= FEWEST])
     std, luck = _pooled(frame[frame["independent"] > 1], scored, metric.span)
@@ -236,7 +236,12 @@ def _bartlett(variances: FloatArray, degrees: FloatArray) -> float:
     return float(chdtrc(len(degrees) - 1, statistic / correction))
 
 
-def _groups(groups: Sequence[Sequence[System]], scored: Mapping[str, pd.Series], metric: Metric) -> pd.DataFrame:
+def _groups(
+    groups: Sequence[Sequence[System]],
+    scored: Mapping[str, pd.Series],
+    averages_of: Mapping[str, pd.DataFrame],
+    metric: Metric,
+) -> pd.DataFrame:
     """Return one row per group: of crossed seeds only the first has a spread, and none an interval of the mean."""
     rows = []
     for each in groups:
@@ -246,8 +251,10 @@ def _groups(groups: Sequence[Sequence[System]], scored: Mapping[str, pd.Series],
         of_means = vars(metric_spread(averages, metric))
         row = {"group": each[0].name, "independent": independent, "runs": runs, "mean": of_means["mean"]}
         row |= {end: math.nan if each[1:] else of_means[end] for end in with_interval("mean")[1:]}
-        # That of averages, and that of runs around the average of their seed.
-        within = max(0.0, float(scores.var() - averages.var())) if len(averages) < runs else 0.0
+        # That of averages, and the part of that of runs with one seed which averages lack.
+        units = averages_of[each[0].name]
+        squares = float((units["variance"] * (units["size"] - 1)).sum())
+        within = squares / max(1, runs - len(units)) * (1 - (1 / units["size"]).mean())
         row["std"] = math.hypot(known_std(averages, ddof=1), math.sqrt(within)) if independent > 1 else math.nan
         row |= {end: math.nan if independent < runs else one[end] for end in with_interval("std")[1:]}
         row |= {"lowest": one["lowest"], "highest": one["highest"], "luck": math.nan}

@@ -227,9 +227,11 @@ def unit_numbers(group: pd.Series, seeds: pd.DataFrame, axis: Sequence[str]) -> 
 
 
 def averaged(runs: pd.DataFrame, seeds: pd.DataFrame, axis: Sequence[str]) -> pd.DataFrame:
-    """Return the row of the first run of each independent run, with the mean score of all that it stands for."""
+    """Return the row of the first run of each independent run: mean and variance of all it stands for, and how many."""
     unit = unit_numbers(runs["group"], seeds, axis)
-    return runs.assign(score=runs["score"].groupby(unit).transform("mean"))[~unit.duplicated()]
+    alike = runs["score"].groupby(unit)
+    moments = {"score": alike.transform("mean"), "variance": alike.transform("var"), "size": alike.transform("size")}
+    return runs.assign(**moments)[~unit.duplicated()]
 
 
 def systems(units: pd.DataFrame, seeds: pd.DataFrame, axis: Sequence[str]) -> dict[str, System]:
