@@ -217,7 +217,8 @@ def scores_of(
         raise ValueError(f"labels and predictions must be equally many, at least one: {len(truth)} and {len(guess)}")
     wanted_names = {*only} or {*own, *(metric.name for metric in of_kind(kind))}
     metrics = [each for each in registered().values() if each.name in wanted_names and kind in each.kinds]
-    scores = {metric.name: score(metric, truth, guess, classes if form.has_classes else None) for metric in metrics}
+    of_classes = classes if form.has_classes else None
+    scores = {metric.name: score(metric, truth, guess, of_classes) for metric in metrics}
     return {name: value for name, value in scores.items() if math.isfinite(value)}
 
 

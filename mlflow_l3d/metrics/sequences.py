@@ -54,7 +54,8 @@ def f1_of_words(answer: Sequence[str], reference: Sequence[str]) -> float:
     """
     if not answer or not reference:
         return float(tuple(answer) == tuple(reference))
-    return 2 * (Counter(answer) & Counter(reference)).total() / (len(answer) + len(reference))
+    shared = (Counter(answer) & Counter(reference)).total()
+    return 2 * shared / (len(answer) + len(reference))
 
 
 def _best(score: Callable[[str, str], float]) -> OfEach:

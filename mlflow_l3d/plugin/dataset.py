@@ -80,4 +80,5 @@ def from_l3d_runs(parent_run_id: str | list[str], name: str | None = None, diges
     from mlflow.data.pandas_dataset import from_pandas
 
     source = L3DRunsSource(parent_run_id if isinstance(parent_run_id, str) else ",".join(parent_run_id))
-    return from_pandas(source.load(), source=source, name=name or f"l3d-{source.parent_run_id}"[:500], digest=digest)
+    title = name or f"l3d-{source.parent_run_id}"[:500]
+    return from_pandas(source.load(), source=source, name=title, digest=digest)

@@ -204,7 +204,8 @@ def parts_bar(counts: tuple[float, ...], names: tuple[str, ...]) -> Markup:
         if width > 9:
             drawn.append(text(start + width / 2, 13, f"{count:g}", kind=f"on{kind}", anchor="middle"))
         start += width
-    return svg(18, ", ".join(f"{name}: {count:g}" for name, count in zip(names, counts, strict=True) if count), *drawn)
+    label = ", ".join(f"{name}: {count:g}" for name, count in zip(names, counts, strict=True) if count)
+    return svg(18, label, *drawn)
 
 
 def _point(x: float, y: float) -> Markup:

@@ -56,7 +56,7 @@ def kept(outcome: Outcome, path: Path | None) -> Outcome:
     if path is None or not path.parent.is_dir() or outcome.error is not None or outcome.predictions is None:
         return outcome
     columns = {"example_id": outcome.example_ids, "label": outcome.labels, "prediction": outcome.predictions}
-    with suppress(OSError, TypeError, ValueError):  # the disk is full, or it is no valid outcome
+    with suppress(OSError, TypeError, ValueError):  # the disk is full, or the outcome is not valid
         scores = () if outcome.scores is None else np.asarray(outcome.scores).T
         columns |= {f"score_{number}": column for number, column in enumerate(scores)}
         write_member(path, pd.DataFrame(columns), {**outcome.metrics, "duration_seconds": outcome.duration_seconds})

@@ -181,7 +181,8 @@ class Estimator(FunctionApproach):
         model = clone(self.estimator)
         if self.random_state:
             seed = seeds[self.random_state]
-            model.set_params(**{name: int(stream(seed, name).integers(2**32 - 1)) for name in random_states(model)})
+            drawn = {name: int(stream(seed, name).integers(2**32 - 1)) for name in random_states(model)}
+            model.set_params(**drawn)
         train = split.train
         if self.order:
             train = stream(seeds[self.order], "order").permutation(train)

@@ -180,7 +180,8 @@ class RemoteJudge:
             logs, _ = server.result(server.score(prompts, words, tally))
             if not np.isnan(logs).all():  # else it thinks before it answers
                 return verdict_scores(logs, self.temperature, seed)
-        texts = server.result(server.generate(prompts, self.tokens, self.temperature, stream(seed, "verdicts"), tally))
+        draws = stream(seed, "verdicts")
+        texts = server.result(server.generate(prompts, self.tokens, self.temperature, draws, tally))
         values = np.array([*np.linspace(0, 1, len(words)), np.nan])
         return values[[parse_answer(each.answer(thinks=self.thinks)[0], words) for each in texts]]
 

@@ -63,7 +63,8 @@ class LocalSession(CellwiseSession, PromptSession):
                 answers = encoding.answers_ids(loaded, form, self.chat, self.conversation)
                 encoding.check_answers(answers, form.verbaliser, calibrated=recipe.calibration != "none")
             if self.chat:  # the template is tried
-                encoding.prompts_ids(loaded, [form.prompt([], ("",) * form.columns, self.conversation)], self.chat)
+                prompt = form.prompt([], ("",) * form.columns, self.conversation)
+                encoding.prompts_ids(loaded, [prompt], self.chat)
 
     def run_cell(self, cell: Cell) -> Outcome:
         """Answer the test examples of a cell, with one thread."""

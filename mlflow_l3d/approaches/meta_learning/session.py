@@ -99,7 +99,8 @@ class MetaSession(StackedSession[Draws]):
         members_of_class = [members(train[labels[train] == each], each, shots, queries=queries) for each in classes]
         episodes = Episodes(seeds["data_order"], members_of_class, classes, shots=shots, queries=queries)
         adaptation = random_shots(seeds["sample_choice"], train, labels, classes, adapted_on, "adaptation_shots")
-        weights = initial_head(seeds["model_initialisation"], self.features.shape[1], recipe.hidden_units, len(classes))
+        inputs = self.features.shape[1]
+        weights = initial_head(seeds["model_initialisation"], inputs, recipe.hidden_units, len(classes))
         return Draws(cell, split, episodes, adaptation, weights)
 
     def together(self, drawn: Sequence[Draws]) -> list[tuple[Outcome, float]]:

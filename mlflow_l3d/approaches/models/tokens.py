@@ -140,7 +140,8 @@ def inputs_of(task: Task, tokenizer: Any, max_length: int, truncation: bool, *, 
         allowed = f"{longer} of {len(tokens.lengths)} sequences are longer than {longest}"
         raise ParameterError("hyperparameters.truncation", "false", allowed, "Raise max_length, or let them be cut.")
     names = ["input_ids"] if decoder else list(tokens.columns)
-    return Tokens({name: tokens.columns[name] for name in names}, tokens.starts, tokens.padding, len(task.choices) or 1)
+    chosen = {name: tokens.columns[name] for name in names}
+    return Tokens(chosen, tokens.starts, tokens.padding, len(task.choices) or 1)
 
 
 def columns_of(task: Task, separator: str) -> tuple[Sequence[str], ...]:

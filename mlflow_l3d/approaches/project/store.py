@@ -134,7 +134,8 @@ def tracking(folder: Path, environment: Mapping[str, str], *, ready: bool) -> di
     if ready:
         kept = cache_folder() / "projects" / f"store-{metadata.version('mlflow-skinny')}.db"
         fresh(template(kept, environment), folder, artifacts)
-    return {"MLFLOW_TRACKING_URI": f"sqlite:///{folder / STORE}", "_MLFLOW_SERVER_ARTIFACT_ROOT": artifacts.as_uri()}
+    uri = f"sqlite:///{folder / STORE}"
+    return {"MLFLOW_TRACKING_URI": uri, "_MLFLOW_SERVER_ARTIFACT_ROOT": artifacts.as_uri()}
 
 
 def logged_metrics(folder: Path) -> dict[str, float]:

@@ -98,7 +98,8 @@ def part(scores: Tables, setting: Setting, seeds: Sequence[np.random.SeedSequenc
     base = scores.base[_chosen(len(scores.base), setting.rows, seeds[0])]
     chosen = replace(scores, tables=tables, base=base)
     total = len(scores.golden) * (_cells(chosen) / _cells(scores))
-    return replace(chosen, golden=scores.golden[_chosen(len(scores.golden), max(2, math.ceil(total - 1e-9)), seeds[2])])
+    golden = scores.golden[_chosen(len(scores.golden), max(2, math.ceil(total - 1e-9)), seeds[2])]
+    return replace(chosen, golden=golden)
 
 
 def ablate_tables(

@@ -174,7 +174,8 @@ def _ablate(client: Client, recorded: Recorded, asked: Arguments, wanted: Mappin
         columns = ",".join(map(str, wanted["columns"]))
         raise ParameterError("columns", columns, f"must be auto: a {design.name} design has no columns")
     settings = _settings(scores, answers, wanted)
-    importances = partial(design.importances, missing=plan.missing, level=joint_level(LEVEL, len(scores.tables)))
+    level = joint_level(LEVEL, len(scores.tables))
+    importances = partial(design.importances, missing=plan.missing, level=level)
     frame = ablate_tables(
         scores,
         settings,

@@ -152,7 +152,8 @@ def verify(
     numbers = {"run": np.flatnonzero(both)}
     measured, _ = measure(System("cured", cured, numbers), System("plain", plain, numbers), count_examples=False)
     half = t_quantile(float(measured.degrees), level) * float(measured.error)
-    change, made = float(measured.difference), verified.prediction
+    change = float(measured.difference)
+    made = verified.prediction
     std = float(plain.std(ddof=1))
     scaled = Range(*(std / made.std_before * end for end in made.std))
     return replace(

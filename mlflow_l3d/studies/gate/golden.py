@@ -90,7 +90,8 @@ class GoldenRequest(CellRequest):
             configurations = dict.fromkeys(self.setup.all_factors, self.base + number)
             seeds = {name: configuration_seed(self.root_seed, name, at) for name, at in configurations.items()}
             row, index = (number, None) if self.phase == "base" else (None, number)
-            yield Cell(self.phase, None, row, None, index, configurations, seeds, cell_key(self.context_key, seeds))
+            key = cell_key(self.context_key, seeds)
+            yield Cell(self.phase, None, row, None, index, configurations, seeds, key)
 
     def tags(self) -> dict[str, str]:
         """Return the tags of the parent."""
@@ -266,7 +267,8 @@ class GoldenRuns(CellStudy[GoldenRequest, None]):
         scores = self.scores[:runs][np.isfinite(self.scores[:runs])]
         with temporary_folder() as folder:
             frame.to_parquet(folder / names.CELLS, index=False)
-            write_json(folder / names.INVESTIGATION, replace(self.request, runs=len(frame)).document(), indent=2)
+            document = replace(self.request, runs=len(frame)).document()
+            write_json(folder / names.INVESTIGATION, document, indent=2)
             summary = {"score_mean": scores.mean(), "golden_std": scores.std()} if len(scores) else {}
             self.recorder.log_metrics({**summary, "cells_failed": float(self.failed)}, runs)
             self.recorder.finish(folder, complete=not self.failed, description=self.request.title)

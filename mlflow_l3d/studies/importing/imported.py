@@ -74,7 +74,8 @@ class Import:
     @cached_property
     def settings(self) -> pd.DataFrame:
         """One row per run, one column per setting, missing if a run does not record it."""
-        return pd.DataFrame([{**({"task": run.task} if "," in self.task else {}), **run.settings} for run in self.runs])
+        several = "," in self.task
+        return pd.DataFrame([{**({"task": run.task} if several else {}), **run.settings} for run in self.runs])
 
     @cached_property
     def seeds(self) -> tuple[int, ...] | None:

@@ -224,4 +224,5 @@ def identity(model: str, recipe: Recipe, cache: Path) -> dict[str, str]:
     with ExitStack() as opened:
         connection = Connection(model, recipe, cache, opened, again=True)
         reading = {"endpoint_first_tokens": "3"} if connection.served.gives == "first" else {}  # how they are read
-        return {**connection.served.identity, **reading, "endpoint_address": key_of(connection.endpoint.base_url)[:12]}
+        address = key_of(connection.endpoint.base_url)[:12]
+        return {**connection.served.identity, **reading, "endpoint_address": address}

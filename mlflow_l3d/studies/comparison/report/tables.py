@@ -76,7 +76,8 @@ def _who(pair: Difference | TaskMean) -> dict[str, str]:
 
 def _table(comparison: Comparison, rows: Sequence[Mapping[str, str]], note: str) -> Table:
     """Return a table without the task, if there is only one."""
-    shown = [{name: text for name, text in row.items() if len(comparison.tasks) > 1 or name != "task"} for row in rows]
+    several = len(comparison.tasks) > 1
+    shown = [{name: text for name, text in row.items() if several or name != "task"} for row in rows]
     words = ("pair", "task", "verdict", "configurations\nof shared runs", "of one\nsystem alone")
     texts = frozenset(at for at, name in enumerate(shown[0]) if at and name in words)
     return Table.of(shown, note, texts=texts).without_empty(set(shown[0]))

@@ -58,7 +58,8 @@ class SettingsStudy:
 
     def metrics(self) -> dict[str, float]:
         """Return the single numbers by name, for the parent run: ``setting_std/<setting>`` and its further numbers."""
-        rows, numbers = self.frame.to_dict("records"), ("std", "share", "p_holm")
+        rows = self.frame.to_dict("records")
+        numbers = ("std", "share", "p_holm")
         return {f"setting_{name}/{row['setting']}": float(row[name]) for row in rows for name in numbers}
 
 
@@ -141,7 +142,8 @@ def _variances(scores: FloatArray, settings: Levels, group: IntArray) -> tuple[d
     part = np.where(is_own[group], group + 1, 0)
     freedom = np.maximum(np.bincount(part, free), 1e-9)
     luck = np.bincount(part, rest**2) / freedom
-    luck[0], freedom[0] = residual, left
+    luck[0] = residual
+    freedom[0] = left
     found = {}
     for name, effect in effects.items():
         others = _basis([each for other, each in effects.items() if other != name], len(scores))

@@ -107,7 +107,8 @@ def better_seed(matrix: pd.DataFrame) -> BetterSeed:
     of_seeds = pd.DataFrame({**numbers, "first": ranks.eq(1).sum()}).rename_axis("seed").reset_index()
     of_seeds = of_seeds.sort_values("mean_rank", kind="stable", ignore_index=True)
     left_out = tuple(map(str, matrix.index.difference(ranks.index, sort=False)))
-    named, seeds = tuple(map(str, ranks.index)), tuple(map(int, matrix.columns))
+    named = tuple(map(str, ranks.index))
+    seeds = tuple(map(int, matrix.columns))
     return BetterSeed(named, seeds, left_out, p, w, w_low, w_high, correlation, low, high, of_seeds)
 
 

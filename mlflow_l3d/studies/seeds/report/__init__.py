@@ -73,7 +73,8 @@ def metric_table(study: SeedsStudy, most: int | None = None) -> Table | None:
         return None
     rows = []
     for name in list(dict.fromkeys((study.metric.name, *study.spreads)))[:most]:
-        one, unit = study.spreads[name], unit_of(study.spreads[name].metric)
+        one = study.spreads[name]
+        unit = unit_of(one.metric)
         shown = partial(unit.text, digits=max(2, unit.digits(one.std)))
         worst, best = map(shown, [one.lowest, one.highest][:: int(one.metric.sign)])
         cells = {"metric": name, "mean": cell_of(vars(one), "mean", shown)}
