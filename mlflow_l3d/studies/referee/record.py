@@ -194,7 +194,9 @@ class SessionRecorder:
 
     def note(self, system: SystemRecord, numbers: Mapping[int, Mapping[str, float]]) -> None:
         """Record what a system has now, in one call, and step -> metrics."""
-        self._is_changed = True
+        if not self._is_changed:
+            self._counted()  # before it: a process that is killed below has told others
+            self._is_changed = True
         set_tags(self.client, system.run_id, _tags(system))
         log_metrics(self.client, system.run_id, numbers)
 

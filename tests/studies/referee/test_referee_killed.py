@@ -132,3 +132,22 @@ def test_two_that_judge_at_once_count_nothing_twice(whole: Place, tmp_path: Path
         ["keep", "reject", "reject"],
         ["keep", "keep", "reject"],
     )
+
+
+def test_what_a_killed_process_recorded_is_known_to_one_that_lives(whole: Place, tmp_path: Path) -> None:
+    place = copied(whole, tmp_path / "lives")
+
+    def score(candidate: Any, seed: int) -> float:
+        with (place.cache.parent / "made.txt").open("a", encoding="utf-8") as file:
+            file.write(json.dumps([candidate["x"], seed]) + "\n")
+        return float(candidate["x"])
+
+    with place.entered():
+        score.__qualname__ = "score"
+        living = Referee(score, baseline={"x": 0}, **RULES)
+        assert living.judge({"x": 5.1}, most_runs=1).verdict == "undecided"
+    # Killed after its first run was recorded, and before its judgement ended.
+    assert ended(looped(place, 6, [5.1])) == -signal.SIGKILL
+    with place.entered():
+        living.judge({"x": 5.1})
+    assert set(made(place).values()) == {1}
