@@ -16,6 +16,7 @@ from mlflow_l3d.report.table import Table
 from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.ablation.numbers import NUMBERS
 
+FEWEST_CHOICES: Final = 10
 _KEYS: Final = ["setting", "mitigation_runs", "investigation_runs", "test_examples", "share_of_baseline", "factor"]
 
 
@@ -53,7 +54,9 @@ def ablation_document(title: str, frame: pd.DataFrame, notes: Sequence[str], sou
     signs = means["factor"].map(of_all["importance"].where(of_all.nunique(axis=1, dropna=False) == 1))
     means = means.assign(kept=(np.sign(means["low"]).eq(signs) & np.sign(means["high"]).eq(signs)))
     fewer = means[means["setting"].ne(0)].sort_values(["share_of_baseline", "setting"], kind="stable")
-    whole = fewer.groupby("setting", sort=False)["kept"].transform("all")
+    # Nine of ten choices show in ten or more, and an importance that a choice leaves undefined has no sign.
+    is_shown = fewer["repeats"].ge(max(FEWEST_CHOICES, frame["repeat"].max() + 1))
+    whole = (fewer["kept"] & is_shown).groupby(fewer["setting"]).transform("all")
     answers = [
         Answer("How few runs are enough?", "", (_enough(fewer[whole]),)),
         Answer("Which factor needs most?", "", (_first_lost(fewer[~fewer["kept"]]),)),
@@ -98,7 +101,9 @@ def _steps(means: pd.DataFrame, whole: pd.DataFrame, source: Source) -> list[Ste
     others = {"investigation_runs": row["investigation_runs"], "test_size": row["test_examples"]}
     sizes |= {name: str(size) for name, size in others.items() if not pd.isna(size)}
     command = source.command(**sizes)
-    text = "All runs are needed. More rows narrow the intervals:" if whole.empty else "Enough for the signs next time:"
+    text = (
+        "No smaller part is sure. More rows narrow the intervals:" if whole.empty else "Enough for the signs next time:"
+    )
     return [Step(text, command)] if command else []
 
 
@@ -112,7 +117,7 @@ def _headline(fewer: pd.DataFrame, whole: pd.DataFrame) -> str:
 
 def _enough(whole: pd.DataFrame) -> str:
     if whole.empty:
-        return "**None of the smaller parts:** with each, the sign of an importance is not sure."
+        return "**None of the smaller parts:** none keeps every sign in nine of ten or more choices (repeats)."
     return f"**{_setting(whole.iloc[0])}:** every importance keeps its sign in nine of ten choices."
 
 
