@@ -62,6 +62,7 @@ def test_on_one_test_set_it_is_the_two_way_analysis_of_variance(rng):
     assert found.of_examples == pytest.approx(max(0, table.mean(axis=0).var(ddof=1) / columns - error))
     assert found.degrees_runs == rows - 1
     assert found.degrees_examples == columns - 1
+    assert replace(found, of_runs=1e-9, of_examples=0.0).degrees == 1, "below, intervals are wider than any score"
 
 
 def test_the_order_of_two_systems_turns_the_sign_alone(rng):
