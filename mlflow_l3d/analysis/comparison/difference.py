@@ -233,11 +233,14 @@ def runs_to_settle(difference: float, found: Spread, smallest_effect: float, lev
 
 
 def examples_to_settle(difference: float, found: Spread, smallest_effect: float, level: float = LEVEL) -> float:
-    """Return how many test examples settle a comparison, as :func:`runs_to_settle`, with infinitely many runs."""
+    """Return how many test examples settle a comparison, as :func:`runs_to_settle`, with infinitely many runs.
+
+    inf if no number does, or no run has predictions.
+    """
     from scipy.special import ndtri
 
     effect = _easiest(difference, smallest_effect)
-    if not effect > 0:
+    if not effect > 0 or not found.examples:
         return math.inf
     quantiles = float(ndtri((1 + level) / 2) + ndtri(POWERS[0]))
     return math.ceil(max(2.0, (quantiles / effect) ** 2 * found.of_examples * found.examples))

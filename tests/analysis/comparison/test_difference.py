@@ -138,6 +138,7 @@ def test_where_examples_are_short_no_number_of_runs_is_enough(rng):
     assert examples_to_settle(effect, found, 1.5 * effect) == needed
     assert examples_to_settle(effect, found, 3 * effect) == pytest.approx(needed / 4, abs=1)
     assert examples_to_settle(0.0, found, math.nan) == math.inf
+    assert examples_to_settle(effect, replace(found, of_examples=0.0, examples=0), math.nan) == math.inf
 
 
 def test_the_confidence_distribution_is_one_less_half_the_p_value(rng):
