@@ -16,7 +16,6 @@ from mlflow_l3d.report.table import Table
 from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.ablation.numbers import NUMBERS
 
-FEWEST_CHOICES: Final = 10
 _KEYS: Final = ["setting", "mitigation_runs", "investigation_runs", "test_examples", "share_of_baseline", "factor"]
 
 
@@ -55,7 +54,7 @@ def ablation_document(title: str, frame: pd.DataFrame, notes: Sequence[str], sou
     means = means.assign(kept=(np.sign(means["low"]).eq(signs) & np.sign(means["high"]).eq(signs)))
     fewer = means[means["setting"].ne(0)].sort_values(["share_of_baseline", "setting"], kind="stable")
     # Nine of ten choices show in ten or more, and an importance that a choice leaves undefined has no sign.
-    is_shown = fewer["repeats"].ge(max(FEWEST_CHOICES, frame["repeat"].max() + 1))
+    is_shown = fewer["repeats"].ge(max(10, frame["repeat"].max() + 1))
     whole = (fewer["kept"] & is_shown).groupby(fewer["setting"]).transform("all")
     answers = [
         Answer("How few runs are enough?", "", (_enough(fewer[whole]),)),
@@ -97,10 +96,9 @@ def range_table(frame: pd.DataFrame, settings: Sequence[int] | None = None) -> T
 def _steps(means: pd.DataFrame, whole: pd.DataFrame, source: Source) -> list[Step]:
     """Return the investigation that is enough next time, or a larger one."""
     row = means.iloc[0] if whole.empty else whole.iloc[0]
-    sizes = {"mitigation_runs": str(row["mitigation_runs"] * (2 if whole.empty else 1))}
-    others = {"investigation_runs": row["investigation_runs"], "test_size": row["test_examples"]}
-    sizes |= {name: str(size) for name, size in others.items() if not pd.isna(size)}
-    command = source.command(**sizes)
+    sizes = {"mitigation_runs": row["mitigation_runs"] * (2 if whole.empty else 1)}
+    sizes |= {"investigation_runs": row["investigation_runs"], "test_size": row["test_examples"]}
+    command = source.command(**{name: str(size) for name, size in sizes.items() if not pd.isna(size)})
     text = (
         "No smaller part is sure. More rows narrow the intervals:" if whole.empty else "Enough for the signs next time:"
     )
