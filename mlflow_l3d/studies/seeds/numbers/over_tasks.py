@@ -88,7 +88,8 @@ def over_tasks(studies: Sequence[SeedsStudy]) -> tuple[ModelOverTasks, ...]:
         rows, matrix = study_rows(of_model), seed_matrix(of_model)
         better = better_seed(matrix) if min(matrix.shape) >= 2 else None
         notes = tuple(_notes(of_model, matrix, better))
-        models.append(ModelOverTasks(name, rows, matrix, better, size_correlations(rows), notes))
+        of_one_unit = rows.assign(var=rows["var"].where((scales_of(rows) == 1) | (rows["metric"].nunique() == 1)))
+        models.append(ModelOverTasks(name, rows, matrix, better, size_correlations(of_one_unit), notes))
     return tuple(models)
 
 
