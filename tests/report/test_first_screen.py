@@ -263,7 +263,7 @@ def test_the_luck_of_the_test_examples_comes_before_more_runs(judged):
     assert said(few, 0).endswith(f" 40 test examples alone cause ± {90 * std:.1f}.")
     first, second = steps(Shown(few), SOURCE)
     assert first.text.startswith("Test more examples, or label more, since 40 alone cause ")
-    assert second.text == "More runs probably settle undecided; finished ones count:"
+    assert second.text == "More runs may settle undecided; finished ones count:"
     more_step, *others = (steps(Shown(few), replace(SOURCE, unused_tests=number))[0] for number in (1132, 0, 1))
     assert more_step.command == SOURCE.command(test_size="80")
     assert steps(Shown(few), replace(SOURCE, unused_tests=20))[0].command == SOURCE.command(test_size="60")
@@ -454,7 +454,7 @@ def test_steps_that_only_python_can_take_are_in_words(judged):
     failed, more = steps(Shown(found), source)
     assert failed.said == "1 run failed. If you remove the cause, the same command trains the rest."
     assert failed.command == ""
-    assert more.said == "More runs (mitigation_runs=40) probably settle undecided; finished ones count."
+    assert more.said == "More runs (mitigation_runs=40) may settle undecided; finished ones count."
     assert more.command == ""
     other, gate = steps(Shown(judged("minor")), source)
     assert (other.said, other.command) == ("What else moves the score? factor=all shows it.", "")

@@ -87,7 +87,7 @@ class Spread:
 
     @property
     def degrees(self) -> float:
-        """Degrees of freedom by Welch and Satterthwaite: as many as fit the variances of runs and examples together."""
+        """Degrees of freedom by Welch and Satterthwaite, of the variances of runs and examples together; 1 at least."""
         return _degrees(self.of_runs, self.degrees_runs, self.examples_raw, self.degrees_examples, self.error**2)
 
     @property
@@ -110,7 +110,7 @@ class Spread:
 
 def _degrees(of_runs: float, degrees_runs: float, examples: float, degrees_examples: float, variance: float) -> float:
     uncertain = of_runs**2 / max(degrees_runs, 1.0) + examples**2 / max(degrees_examples, 1.0)
-    return variance**2 / uncertain if uncertain else max(degrees_runs, 1.0)
+    return max(1.0, variance**2 / uncertain) if uncertain else max(degrees_runs, 1.0)
 
 
 def spread(means: Means, first: int, second: int) -> Spread:
@@ -233,11 +233,14 @@ def runs_to_settle(difference: float, found: Spread, smallest_effect: float, lev
 
 
 def examples_to_settle(difference: float, found: Spread, smallest_effect: float, level: float = LEVEL) -> float:
-    """Return how many test examples settle a comparison, as :func:`runs_to_settle`, with infinitely many runs."""
+    """Return how many test examples settle a comparison, as :func:`runs_to_settle`, with infinitely many runs.
+
+    inf if no number does, or no run has predictions.
+    """
     from scipy.special import ndtri
 
     effect = _easiest(difference, smallest_effect)
-    if not effect > 0:
+    if not effect > 0 or not found.examples:
         return math.inf
     quantiles = float(ndtri((1 + level) / 2) + ndtri(POWERS[0]))
     return math.ceil(max(2.0, (quantiles / effect) ** 2 * found.of_examples * found.examples))

@@ -53,7 +53,9 @@ def ablation_document(title: str, frame: pd.DataFrame, notes: Sequence[str], sou
     signs = means["factor"].map(of_all["importance"].where(of_all.nunique(axis=1, dropna=False) == 1))
     means = means.assign(kept=(np.sign(means["low"]).eq(signs) & np.sign(means["high"]).eq(signs)))
     fewer = means[means["setting"].ne(0)].sort_values(["share_of_baseline", "setting"], kind="stable")
-    whole = fewer.groupby("setting", sort=False)["kept"].transform("all")
+    # Nine of ten choices show in ten or more, and an importance that a choice leaves undefined has no sign.
+    is_shown = fewer["repeats"].ge(max(10, frame["repeat"].max() + 1))
+    whole = (fewer["kept"] & is_shown).groupby(fewer["setting"]).transform("all")
     answers = [
         Answer("How few runs are enough?", "", (_enough(fewer[whole]),)),
         Answer("Which factor needs most?", "", (_first_lost(fewer[~fewer["kept"]]),)),
@@ -94,11 +96,12 @@ def range_table(frame: pd.DataFrame, settings: Sequence[int] | None = None) -> T
 def _steps(means: pd.DataFrame, whole: pd.DataFrame, source: Source) -> list[Step]:
     """Return the investigation that is enough next time, or a larger one."""
     row = means.iloc[0] if whole.empty else whole.iloc[0]
-    sizes = {"mitigation_runs": str(row["mitigation_runs"] * (2 if whole.empty else 1))}
-    others = {"investigation_runs": row["investigation_runs"], "test_size": row["test_examples"]}
-    sizes |= {name: str(size) for name, size in others.items() if not pd.isna(size)}
-    command = source.command(**sizes)
-    text = "All runs are needed. More rows narrow the intervals:" if whole.empty else "Enough for the signs next time:"
+    sizes = {"mitigation_runs": row["mitigation_runs"] * (2 if whole.empty else 1)}
+    sizes |= {"investigation_runs": row["investigation_runs"], "test_size": row["test_examples"]}
+    command = source.command(**{name: str(size) for name, size in sizes.items() if not pd.isna(size)})
+    text = (
+        "No smaller part is sure. More rows narrow the intervals:" if whole.empty else "Enough for the signs next time:"
+    )
     return [Step(text, command)] if command else []
 
 
@@ -112,7 +115,7 @@ def _headline(fewer: pd.DataFrame, whole: pd.DataFrame) -> str:
 
 def _enough(whole: pd.DataFrame) -> str:
     if whole.empty:
-        return "**None of the smaller parts:** with each, the sign of an importance is not sure."
+        return "**None of the smaller parts:** none keeps every sign in nine of ten or more choices (repeats)."
     return f"**{_setting(whole.iloc[0])}:** every importance keeps its sign in nine of ten choices."
 
 

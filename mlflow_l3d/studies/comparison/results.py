@@ -57,7 +57,7 @@ class ComparedRuns(OnOneScreen):
     source: Source = field(default_factory=Source)
 
     def to_frame(self, *, full: bool = False) -> pd.DataFrame:
-        """Return one row per pair and task in the units of the report.
+        """Return one row per pair and task in the units of the report; intervals hold for all rows together.
 
         Parameters
         ----------
@@ -66,7 +66,7 @@ class ComparedRuns(OnOneScreen):
         """
         frame = self.comparison.to_frame()
         means = {"mean_first": "mean of first", "mean_second": "mean of second"}
-        heads = dict(zip(with_interval("difference"), ("difference", "low", "high"), strict=True))
+        heads = {"difference": "difference", "difference_joint_low": "low", "difference_joint_high": "high"}
         shown = frame[["task", "first", "second", "verdict", *means, *heads]]
         return frame if full else unit_of(self.comparison.metric).heads(shown, means, heads)
 

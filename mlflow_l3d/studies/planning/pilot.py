@@ -13,7 +13,7 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import with_scores
-from mlflow_l3d.analysis.importance.verdicts import Advice
+from mlflow_l3d.analysis.importance.verdicts import Advice, Verdict
 from mlflow_l3d.analysis.planning.assurance import Outlook
 from mlflow_l3d.designs import Design, design_named
 from mlflow_l3d.designs.analyse import analyse
@@ -45,6 +45,8 @@ class FactorPilot:
         Whether it shares the context (task, approach, model, hyperparameters, numerics) of what is planned.
     settled_by
         Rows that its report recommends; None if it recommends none, or the plan has another design or fewer columns.
+    doubt
+        Why its interval cannot be believed, however many runs there are; empty if it can.
     """
 
     outlook: Outlook
@@ -53,6 +55,7 @@ class FactorPilot:
     run_id: str
     same: bool
     settled_by: int | None = None
+    doubt: str = ""
 
 
 @dataclass(frozen=True)
@@ -153,10 +156,8 @@ def pilot_parameters(request: InvestigationRequest) -> dict[str, Any]:
     plan = request.plan
     rows = min(plan.design.pilot_rows, plan.mitigation_runs)
     columns = min(3, plan.investigation_runs)
-    golden = "auto" if plan.design.tables_are_golden else "pooled"
-    if not plan.design.tables_are_golden and not plan.golden_pooled:
-        golden = str(min(rows * columns, plan.golden_runs))
-    sizes = {"mitigation_runs": rows, "golden_runs": golden}
+    golden = "pooled" if plan.golden_pooled else str(min(rows * columns, plan.golden_runs))
+    sizes = {"mitigation_runs": rows, "golden_runs": "auto" if plan.design.tables_are_golden else golden}
     if plan.design.has_columns:
         sizes["investigation_runs"] = columns
     return {"design": plan.design.name, **sizes, "stop": "none"}
@@ -175,10 +176,15 @@ def _variances(request: InvestigationRequest, recorded: Recorded) -> dict[str, F
             run_id,
             same,
             _recommended(request, record.design, analysis.advice.get(factor)),
+            _doubt(analysis.verdict(factor)),
         )
         for factor, record in analysis.importances.items()
         if factor in request.factors and record.components is not None
     }
+
+
+def _doubt(verdict: Verdict) -> str:
+    return "" if verdict.is_decided or verdict.needs_runs else verdict.reason
 
 
 def _recommended(request: InvestigationRequest, design: str, advice: Advice | None) -> int | None:
@@ -209,9 +215,9 @@ def _pilot(request: InvestigationRequest, seconds: list[float], of: str, factors
     notes = [f"No earlier investigation says how much {', '.join(missing)} matters."] if missing else []
     other = [factor for factor, each in factors.items() if not each.same]
     if other:
-        notes.append(
-            f"The variances of {', '.join(other)} come from runs whose settings differ: similar at best, not equal."
-        )
+        notes.append(f"The variances of {', '.join(other)} come from runs with other settings: similar at best.")
+    doubts = {factor: each.doubt for factor, each in factors.items() if each.doubt}
+    notes += [f"The runs needed for {factor} are a guess: in its pilot, {why}." for factor, why in doubts.items()]
     pilot = Pilot(factors=factors, notes=tuple(notes))
     source = f"mean of {len(seconds)} {of}"
     return replace(pilot, seconds=float(np.mean(seconds)), cost_source=source) if seconds else pilot

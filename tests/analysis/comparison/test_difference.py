@@ -62,6 +62,7 @@ def test_on_one_test_set_it_is_the_two_way_analysis_of_variance(rng):
     assert found.of_examples == pytest.approx(max(0, table.mean(axis=0).var(ddof=1) / columns - error))
     assert found.degrees_runs == rows - 1
     assert found.degrees_examples == columns - 1
+    assert replace(found, of_runs=1e-9, of_examples=0.0).degrees == 1, "below, intervals are wider than any score"
 
 
 def test_the_order_of_two_systems_turns_the_sign_alone(rng):
@@ -137,6 +138,7 @@ def test_where_examples_are_short_no_number_of_runs_is_enough(rng):
     assert examples_to_settle(effect, found, 1.5 * effect) == needed
     assert examples_to_settle(effect, found, 3 * effect) == pytest.approx(needed / 4, abs=1)
     assert examples_to_settle(0.0, found, math.nan) == math.inf
+    assert examples_to_settle(effect, replace(found, of_examples=0.0, examples=0), math.nan) == math.inf
 
 
 def test_the_confidence_distribution_is_one_less_half_the_p_value(rng):

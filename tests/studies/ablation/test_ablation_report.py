@@ -15,12 +15,12 @@ from mlflow_l3d.studies.ablation.report import ablation_document, spread
 SOURCE = Source(approach="head", given={"task": "reviews.csv"})
 
 
-def ablated(*settings: Setting, effect: float):
+def ablated(*settings: Setting, effect: float, repeats: int = 20):
     """Return an ablation of 8 x 5 runs; columns move the score by `effect`, rows by 1."""
     rng = np.random.default_rng(0)
     scores = rng.normal(0, 1, (8, 1)) + effect * rng.normal(0, 1, (1, 5)) + 0.3 * rng.normal(0, 1, (8, 5))
     whole = Tables({"order": scores}, rng.normal(0, np.hypot(1, effect), 40))
-    return ablate_tables(whole, [Setting(), *settings], CrossedDesign.importances, seed=0, repeats=20)
+    return ablate_tables(whole, [Setting(), *settings], CrossedDesign.importances, seed=0, repeats=repeats)
 
 
 def document(frame):
@@ -28,24 +28,33 @@ def document(frame):
 
 
 @pytest.mark.parametrize(
-    ("effect", "headline", "enough", "step"),
+    ("effect", "repeats", "headline", "enough", "step"),
     [
         (
             9.0,
+            10,
             "With 37.5 % of the work, every importance has the same sign.",
             "3 x 5 runs on all examples: every importance keeps its sign in nine of ten choices.",
             "mlflow-l3d investigate reviews.csv --mitigation-runs 3 --investigation-runs 5",
         ),
         (
-            2.0,  # parts keep the sign, but the interval of all runs contains 0
+            9.0,
+            9,  # all keep the sign, which does not show nine of ten
             "Fewer runs may give an importance of the other sign.",
-            "None of the smaller parts: with each, the sign of an importance is not sure.",
+            "None of the smaller parts: none keeps every sign in nine of ten or more choices (repeats).",
+            "mlflow-l3d investigate reviews.csv --mitigation-runs 16 --investigation-runs 5",
+        ),
+        (
+            2.0,
+            20,  # parts keep the sign, but the interval of all runs contains 0
+            "Fewer runs may give an importance of the other sign.",
+            "None of the smaller parts: none keeps every sign in nine of ten or more choices (repeats).",
             "mlflow-l3d investigate reviews.csv --mitigation-runs 16 --investigation-runs 5",
         ),
     ],
 )
-def test_headline_answer_and_step_follow_the_signs(effect, headline, enough, step):
-    frame = ablated(Setting(rows=3), effect=effect)
+def test_headline_answer_and_step_follow_the_signs(effect, repeats, headline, enough, step):
+    frame = ablated(Setting(rows=3), effect=effect, repeats=repeats)
     shown = document(frame)
     assert shown.headline == headline
     assert marked(shown.answers[0].lead) == enough
@@ -72,3 +81,9 @@ def test_the_first_screen_is_short_and_the_rest_is_folded():
     assert len(text.splitlines()) <= 25
     assert "a note" in text
     assert document(ablated(effect=1.0)).headline == "Nothing smaller than all runs was tried."
+
+
+def test_no_sign_is_kept_if_the_importance_of_a_choice_is_undefined():
+    frame = ablated(Setting(rows=3), effect=9.0)
+    frame.loc[frame["setting"].eq(1) & frame["repeat"].eq(4), "importance"] = np.nan
+    assert document(frame).headline == "Fewer runs may give an importance of the other sign."

@@ -23,6 +23,7 @@ from mlflow_l3d.studies.comparison.report.words import (
     headline,
     steps,
 )
+from mlflow_l3d.studies.comparison.results import ComparedRuns
 
 FIRST = (0.5, 0.6, 0.7, 0.8)
 SLIGHTLY, CLOSE, APART = (0.9, 0.3, 0.75, 0.55), (0.501, 0.6, 0.699, 0.8), (0.4, 0.51, 0.59, 0.7)
@@ -305,6 +306,9 @@ def test_first_table_has_a_row_for_each_pair_with_its_joint_interval():
         assert str(row[1]) == kind == ("better" if one.verdict == "worse" else one.verdict)
         assert row[3] == f"{value:+.1f}\n({low:+.1f} to {high:+.1f})"
         assert 'class="band"' in row[2].html
+    frame, joint = ComparedRuns("r1", (), found, pd.DataFrame(), pd.DataFrame()).to_frame(), found.differences
+    assert frame["low (pp)"].tolist() == pytest.approx([100 * one.joint_low for one in joint])
+    assert frame["high (pp)"].tolist() == pytest.approx([100 * one.joint_high for one in joint])
     assert "Grey in the report: up to 2 points" in table.note
     assert 'class="band"' not in first_table(among({"A": FIRST, "B": APART})).rows[0][2].html
 

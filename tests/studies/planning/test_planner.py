@@ -23,6 +23,7 @@ from mlflow_l3d import cli
 from mlflow_l3d.analysis.importance.estimate import importance_of_logit, total_index_of
 from mlflow_l3d.analysis.importance.estimators import CROSSED
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
+from mlflow_l3d.analysis.importance.verdicts import Verdict
 from mlflow_l3d.analysis.planning.assurance import Outlook, optimal_columns
 from mlflow_l3d.designs import base as designs
 from mlflow_l3d.designs import design_named
@@ -216,7 +217,9 @@ def test_similar_runs_are_said_to_be_similar(done: tuple[Place, Investigation]) 
 
 
 @pytest.mark.slow
-def test_variances_of_a_pilot_lead_to_the_numbers_of_the_analysis(place: Place) -> None:
+def test_variances_of_a_pilot_lead_to_the_numbers_of_the_analysis(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     earlier = place.investigate(mitigation_runs=3, golden_runs=2, **TWO)
     asked = {"investigation_runs": 10, "mitigation_runs": 30, "half_width": 0.2, **TWO}
     made, by_its_name = planned(**asked), planned(pilot=earlier.run_id, **asked)
@@ -245,6 +248,10 @@ def test_variances_of_a_pilot_lead_to_the_numbers_of_the_analysis(place: Place) 
     assert designs.loc["radial", "cells_needed"] == 3 * made.factors["cells/radial"].max()
     assert sum("data_order, label_selection (crossed 3 x 3) is too small" in note for note in made.notes) == 1
     assert widest(made.summary() + made.details()) <= 100
+    assert "are a guess." not in made.summary()
+    monkeypatch.setattr("mlflow_l3d.analysis.results.verdict_of", lambda *_: Verdict("undecided", "L3D013"))
+    doubtful = planned(**asked).summary()
+    assert "The runs needed for data_order are a guess: in its pilot, the scores have long tails" in doubtful
 
 
 @pytest.mark.slow
@@ -602,7 +609,7 @@ def test_a_plan_and_a_report_agree_on_what_settles_a_factor() -> None:
         "label_selection": FactorPilot(outlook, 0.2, 0.8, "x", same=True, settled_by=9),
     }
     report = assembled(request, Pilot(factors=known)).report()
-    assert " cells probably settle data_order; " in report.headline
+    assert " cells may settle data_order; " in report.headline
     assert [step.text for step in report.steps] == ["Train it:"]
     for pilot in known.values():
         object.__setattr__(pilot, "settled_by", None)

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from pages import Page
+from seeds_cases import drawn_regression, drawn_study
 from seeds_report_cases import all_studies, regression, study
 
 from mlflow_l3d.analysis.importance.shape import single_run_limit
@@ -340,6 +341,22 @@ def test_tables_hold_the_published_layout(studies):
     assert tables[1].head == ("", "P", "R", "F1", "score", "CON", "CCON")
     assert tables[1].rows[-1][1] == "-", "regression has no precision"
     assert tables[1].rows[0][4] == f"{100 * studies[3].own.mean:.2f}\n(±{100 * studies[3].own.var:.2f})"
+
+
+def test_numbers_in_the_unit_of_a_metric_are_neither_per_cent_nor_compared_with_it():
+    rng = np.random.default_rng(3)
+    errors = drawn_regression(rng, metric="mse", task="stsb", training_size=9)
+    one = over_tasks([drawn_study(rng, task="rte", training_size=90), errors])
+    assert one[0].correlations.query("scale == 'log'")["tasks"].tolist() == [1, 2, 1], "of VAR, CON and CCON"
+    where = marked(over_answers(one)[0].lead)
+    assert where.startswith("On rte: VAR is ")
+    assert "stsb" not in where
+    (table,) = published_tables(one[0].rows)
+    assert table.rows[1][4] == f"{errors.own.mean:.2f}\n(±{errors.own.var:.2f})"
+    (picture,) = over_tasks_document(one, title="t").pictures
+    texts = [each.text for each in drawn(picture.html, "text")]
+    shown = [float(text) for text in texts if re.fullmatch(r"[+-][0-9.]+", text)][1::2]
+    np.testing.assert_allclose(shown, errors.own.mean - errors.scores["mse"], atol=0.0501)
 
 
 def test_page_over_tasks(found):

@@ -258,7 +258,7 @@ def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
         price = _price(shown, runs, **{name: int(number) for name, number in more.items()})
         again = source.command(**more)
         sizes = "" if again else f" ({', '.join(map('='.join, more.items()))})"
-        yield Step(f"More runs{sizes} probably settle {listed([*larger])}{price}; finished ones count:", again)
+        yield Step(f"More runs{sizes} may settle {listed([*larger])}{price}; finished ones count:", again)
     others = {
         name: one.text
         for name, one in analysis.advice.items()

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.tables import usable
-from mlflow_l3d.analysis.intervals import LEVEL, known, with_interval
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, known, with_interval
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.metrics.regression import unit_length
@@ -88,7 +88,8 @@ def over_tasks(studies: Sequence[SeedsStudy]) -> tuple[ModelOverTasks, ...]:
         rows, matrix = study_rows(of_model), seed_matrix(of_model)
         better = better_seed(matrix) if min(matrix.shape) >= 2 else None
         notes = tuple(_notes(of_model, matrix, better))
-        models.append(ModelOverTasks(name, rows, matrix, better, size_correlations(rows), notes))
+        of_one_unit = rows.assign(var=rows["var"].where((scales_of(rows) == 1) | (rows["metric"].nunique() == 1)))
+        models.append(ModelOverTasks(name, rows, matrix, better, size_correlations(of_one_unit), notes))
     return tuple(models)
 
 
@@ -208,12 +209,23 @@ def task_rows(models: Sequence[ModelOverTasks]) -> list[dict[Any, Any]]:
     for model in models:
         for row, (label, scores) in zip(model.rows.to_dict("records"), model.matrix.iterrows(), strict=True):
             name = f"{label}, {model.model}" if len(models) > 1 and model.model else str(label)
-            around = 100 * (scores - scores.mean()).dropna()
             metric = named(row["metric"])
+            around = 100 * (scores - scores.mean()).dropna() if metric.percent else ()
             size = unit_of(metric).size(row["var"])
             rows.append({**row, "name": name, "metric": metric, "around": around, "size": size})
     rows = [row for row in rows if not math.isnan(row["var"])]
     return sorted(rows, key=lambda row: (not row["metric"].percent, -row["var"]))
+
+
+def rows_of_one_unit(models: Sequence[ModelOverTasks]) -> list[dict[Any, Any]]:
+    """Return the tasks whose spreads can be compared, the largest first: those in per cent, else of one metric."""
+    rows = task_rows(models)
+    return [row for row in rows if row["metric"].percent or row["metric"].name == rows[0]["metric"].name]
+
+
+def scales_of(rows: pd.DataFrame) -> FloatArray:
+    """Return what scores, shape (tasks,), are multiplied by before they are shown in percentage points, or in units."""
+    return np.array([unit_of(named(name)).scale / 100 for name in rows["metric"]])
 
 
 def study_rows(studies: Sequence[SeedsStudy]) -> pd.DataFrame:

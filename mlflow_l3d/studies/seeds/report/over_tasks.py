@@ -31,7 +31,7 @@ from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Drawn, Table
 from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.seeds.numbers.better_seed import BetterSeed, normalised
-from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks, table_7, task_rows
+from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks, rows_of_one_unit, scales_of, table_7, task_rows
 from mlflow_l3d.studies.seeds.report import NOTE, SOURCES
 from mlflow_l3d.studies.seeds.report.words import investigate_command
 
@@ -44,10 +44,7 @@ _COLUMNS: Final = {
     "fragile": ("fragile_share", "fragile"),
 }
 """Head of a column -> a number of a study, and what its interval is called."""
-_HEAT: Final = (
-    "Colours: distance from the task's mean in its own standard deviations (z), blue better. Numbers: the same in "
-    "percentage points."
-)
+_HEAT: Final = "Colours: distance from the task's mean in its std (z), blue better. Numbers: in points, or the unit."
 _LEFT: Final = 12.0
 """Room for the names of seeds, in per cent."""
 _CELL: Final = Markup(
@@ -84,7 +81,8 @@ def over_tasks_document(
     for number, model in enumerate(models):
         name = f" ({model.model})" if model.model else ""
         ending = f"-{number}" if models[1:] else ""
-        heat = Drawing(seed_heatmap(model.matrix, model.better_seed, title=model.model), _HEAT, f"seed_by_task{ending}")
+        matrix = model.matrix.mul(scales_of(model.rows), axis=0)
+        heat = Drawing(seed_heatmap(matrix, model.better_seed, title=model.model), _HEAT, f"seed_by_task{ending}")
         tested = (heat, rank_table(model.better_seed)) if model.better_seed else ()
         files += [] if tested else [heat]
         notes = [Item(note) for note in model.notes]
@@ -109,7 +107,7 @@ def over_tasks_document(
 
 def over_headline(models: Sequence[ModelOverTasks]) -> str:
     """Return the main finding over tasks: whether a seed is better, else where seeds differ most."""
-    tests, rows = _tests(models), task_rows(models)
+    tests, rows = _tests(models), rows_of_one_unit(models)
     better = sum(test.found for test in tests)
     if tests:
         several = f"for {better or 'any'} of {len(tests)} models"
@@ -128,7 +126,7 @@ def _tests(models: Sequence[ModelOverTasks]) -> list[BetterSeed]:
 
 def over_answers(models: Sequence[ModelOverTasks]) -> tuple[Answer, Answer, Answer]:
     """Return what the tasks say: where the seed matters most, whether one is better, whether training size helps."""
-    rows, tests = task_rows(models), _tests(models)
+    rows, tests = rows_of_one_unit(models), _tests(models)
     where = "Too few seeds have a score."
     if rows:
         least = f" Least: **{rows[-1]['name']}**, {rows[-1]['size']}." if len(rows) > 1 else ""
@@ -197,11 +195,10 @@ def better_sentences(model: ModelOverTasks) -> tuple[str, ...]:
 def tasks_table(models: Sequence[ModelOverTasks], most: int | None = None) -> Table | None:
     """Return each task, the largest spread first; a short form of `most`. None if no spread is known."""
     body, rows = [], task_rows(models)
-    axis = Axis.over([value for row in rows if row["metric"].percent for value in row["around"]])
+    axis = Axis.over([value for row in rows for value in row["around"]])
     scale = axis.head("points")
     for row in rows[:most]:
-        around = row["around"] if row["metric"].percent else ()
-        cells = {"task": shorten(row["name"], 40), "mean": "", scale: Drawn(dots_bar(around, axis, row["name"]))}
+        cells = {"task": shorten(row["name"], 40), "mean": "", scale: Drawn(dots_bar(row["around"], axis, row["name"]))}
         for head, (value, start) in list(_COLUMNS.items())[: 3 if most else None]:
             shown = unit_of(row["metric"]).text if value in ("metric_mean", "var") else points
             cells[head] = with_limits(shown(row[value]), interval_of(row, start, shown), "({})").replace(MISSING, "-")
@@ -214,7 +211,9 @@ def tasks_table(models: Sequence[ModelOverTasks], most: int | None = None) -> Ta
 
 def published_tables(rows: pd.DataFrame) -> list[Table]:
     """Return Tables 7 and 8 of Zhou et al. 2025, for each model and benchmark; the std in a second line."""
-    note = "Mean (and std with ddof=0) in %: over seeds; of CON and CCON over pairs. P, R, F1: macro averages."
+    note = "Mean (and std with ddof=0): over seeds; of CON and CCON over pairs. In %, or the unit. P, R, F1: macro."
+    scales = scales_of(rows)
+    rows = rows.assign(metric_mean=scales * rows["metric_mean"], var=scales * rows["var"])
     shown: list[Table] = []
     for names, part in table_7(rows).items():
         body = []
@@ -255,7 +254,7 @@ def seed_heatmap(matrix: pd.DataFrame, better: BetterSeed | None = None, *, titl
     Parameters
     ----------
     matrix
-        One row per task, one column per seed: fractions, nan where a run has no score (grey).
+        One row per task, one column per seed: fractions, hundredths if not in per cent, nan without a score (grey).
     better
         The test, for the line above the map.
     title

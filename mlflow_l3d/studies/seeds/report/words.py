@@ -168,10 +168,8 @@ def _stable(study: SeedsStudy, is_typed: bool) -> Iterator[str]:
         right = f"Two {unit}s give {shown(ccon)} % of the {len(examples.frame):,} examples the right answer"
         yield f"{right} (mean over {counted(seeds * (seeds - 1) // 2, 'pair')})."
         robust = f"{shown(examples.robust_share)} % are right under every {unit} (robust"
-        rest = (
-            f"{shown(examples.fragile_share)} % under some (fragile), {shown(examples.never_right_share)} % under none"
-        )
-        yield f"{robust}{_limits(study, 'robust_share', shown)}), {rest}."
+        some, none = shown(examples.fragile_share), shown(examples.never_right_share)
+        yield f"{robust}{_limits(study, 'robust_share', shown)}), {some} % under some (fragile), {none} % under none."
         if beyond:
             yield f"{beyond}{_limits(study, 'fleiss_kappa', plain, ' ({} to {})')}."
     elif "absolute_difference" in study.together:

@@ -223,7 +223,7 @@ def _next_steps(shown: ShownSweep, source: Source) -> Iterator[Step]:
     if sizes and can_repeat and not {*_SIZES} & set(sweep.choices):
         largest = {name: str(max(each)) for name, *each in zip(_SIZES, *sizes, strict=True) if any(each)}
         more = "" if command else f" ({', '.join(f'{name}={size}' for name, size in largest.items())})"
-        text = f"More runs{more} probably settle {counted(len(sizes), 'undecided verdict')}; finished ones count:"
+        text = f"More runs{more} may settle {counted(len(sizes), 'undecided verdict')}; finished ones count:"
         yield Step(text, source.command("sweep", **largest))
     if len(sweep.factors) == 1 and can_repeat:
         else_ = "What else moves the score?" + ("" if command else " factor=all shows it.")
