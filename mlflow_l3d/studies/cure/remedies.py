@@ -278,9 +278,7 @@ def _best_examples(gathered: Gathered, task: Task, columns: list[str]) -> Predic
         included[row, task.split(dict(zip(TASK_FACTORS, map(int, seeds), strict=True))).train] = True
     used = included.any(axis=0)
     groups = task.labels[used] if task.class_names else None
-    sign = gathered.metric.sign
-    signed = sign * scores.to_numpy(dtype=np.float64)
-    highest = max(sign * end for end in gathered.metric.range)
-    made = which_examples(included[:, used], signed, factor="label_selection", groups=groups, highest=highest)
-    value, *ends = (sign * each for each in made.prediction.mean_change)
-    return replace(made.prediction, mean_change=Range(value, *sorted(ends)))
+    values = scores.to_numpy(dtype=np.float64)
+    return which_examples(
+        included[:, used], values, factor="label_selection", groups=groups, metric=gathered.metric
+    ).prediction

@@ -15,12 +15,12 @@ from mlflow_l3d.studies.ablation.report import ablation_document, spread
 SOURCE = Source(approach="head", given={"task": "reviews.csv"})
 
 
-def ablated(*settings: Setting, effect: float):
+def ablated(*settings: Setting, effect: float, repeats=20):
     """Return an ablation of 8 x 5 runs; columns move the score by `effect`, rows by 1."""
     rng = np.random.default_rng(0)
     scores = rng.normal(0, 1, (8, 1)) + effect * rng.normal(0, 1, (1, 5)) + 0.3 * rng.normal(0, 1, (8, 5))
     whole = Tables({"order": scores}, rng.normal(0, np.hypot(1, effect), 40))
-    return ablate_tables(whole, [Setting(), *settings], CrossedDesign.importances, seed=0, repeats=20)
+    return ablate_tables(whole, [Setting(), *settings], CrossedDesign.importances, seed=0, repeats=repeats)
 
 
 def document(frame):
@@ -57,6 +57,12 @@ def test_headline_answer_and_step_follow_the_signs(effect, headline, enough, ste
         effect < 9
     )
     assert marked(shown.answers[2].lead) == "Not tried."
+
+
+def test_one_choice_is_not_nine_of_ten():
+    shown = document(ablated(Setting(rows=3), effect=9.0, repeats=1))
+    assert shown.answers[0].lead.endswith("every importance keeps its sign in the one choice that was tried.")
+    assert "range over 1 random choice." in shown.to_text()
 
 
 def test_the_step_to_fewer_test_examples_is_another_command():
