@@ -113,10 +113,9 @@ def deferred_interrupts() -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-    if noted:
-        handler = previous[signal.Signals(noted[0])]
-        if callable(handler):
-            handler(noted[0], None)
+        # Here, since an exception that ends the block may be caught, and the interrupt would be lost.
+        if noted and callable(first := previous[signal.Signals(noted[0])]):
+            first(noted[0], None)
 
 
 def refuse_interrupts() -> None:

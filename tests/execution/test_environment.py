@@ -19,7 +19,8 @@ def test_a_starting_worker_inherits_its_environment_and_the_parent_keeps_its_own
     assert dict(os.environ) == before
 
 
-def test_ctrl_c_while_a_worker_starts_is_late_and_not_lost():
+@pytest.mark.parametrize("error", [None, OSError], ids=["ends", "fails"])
+def test_ctrl_c_while_a_worker_starts_is_late_and_not_lost(error):
     reached = []
 
     def start():
@@ -27,6 +28,8 @@ def test_ctrl_c_while_a_worker_starts_is_late_and_not_lost():
             # To this thread: the process's signals may go to a thread of a library, which is not blocked.
             signal.pthread_kill(threading.get_ident(), signal.SIGINT)
             reached.append(True)
+            if error:
+                raise error
 
     with pytest.raises(KeyboardInterrupt):
         start()

@@ -106,7 +106,7 @@ class Command(Approach):
         typed = {"words": self.template.words, "here": str(self.here.resolve()), "environment": variables}
         deciding, _ = files.deciding_files(self.template)
         more = self.template.more_files(listed(hyperparameters["files"]))
-        return {"command": content_key(typed), "files": content_key({**deciding, **more})}
+        return {"command": content_key(typed), "files": files.key_of_files({**deciding, **more})}
 
     def label(self, hyperparameters: Mapping[str, Value]) -> str:
         """Return the name of the module or of the first file of the command, else of its program."""

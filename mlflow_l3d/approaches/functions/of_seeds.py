@@ -82,7 +82,8 @@ class SeedFunction(BySource, Command):
         several = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
         single = {name: each for name, each in parameters.items() if each.kind not in several}
         needed = [name for name, each in single.items() if each.default is each.empty]
-        self.function, self.factors = function, tuple(needed or filter(_OF_SEED.search, single))
+        self.function = function
+        self.factors = tuple(needed or filter(_OF_SEED.search, single))
         if not self.factors:
             fix = "Give it one: def train(seed)."
             raise ParameterError("function", self.label({}), "takes no seed", fix)
