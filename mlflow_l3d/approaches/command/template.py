@@ -138,7 +138,7 @@ def factors_of(words: Collection[str], parameter: str, typed: str) -> tuple[str,
             raise ParameterError(parameter, typed, f"has a lone brace in {word} ({error})", fix) from None
         for name, spec, conversion in fields:
             if not str(name).isidentifier() or conversion or spec:
-                raise ParameterError(parameter, typed, f"has {word}, where braces hold not the name of a factor", fix)
+                raise ParameterError(parameter, typed, f"has {word}: braces may hold only the name of a factor", fix)
             names[str(name)] = None
     factors = tuple(name for name in names if name not in {OUTPUT, HERE})
     if not factors:
