@@ -27,13 +27,11 @@ WORKER_ENVIRONMENT: Final = {
 
 ATTACH_VARIABLES: Final = (
     "MLFLOW_RUN_ID",
-    "MLFLOW_EXPERIMENT_ID",
-    "MLFLOW_EXPERIMENT_NAME",
     "MLFLOW_RUN_CONTEXT",
     "MLFLOW_ACTIVE_MODEL_ID",
     "_MLFLOW_ACTIVE_MODEL_ID",
 )
-"""Would attach a run that a worker starts to the parent's."""
+"""Would attach a run that a worker starts to the parent's; it stays in the parent's experiment."""
 
 _LOCK = threading.Lock()
 

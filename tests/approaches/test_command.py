@@ -589,9 +589,12 @@ def test_what_a_script_logs_to_another_server_is_not_read(tmp_path):
 def test_a_seed_in_place_of_a_setting_is_reported(tmp_path, monkeypatch, caplog):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").touch()
-    for command, reported in (("python -m pkg.a train.py {seed}", False), ("python train.py {learning_rate}", True)):
-        name = Command(command).own_task({"classes": "a|b"}, tmp_path).name
-        assert name == ("train.py" if reported else "pkg.a")
+    for command, label, reported in (
+        ("python -m pkg.a train.py {seed}", "pkg.a", False),
+        ("fit -m fast train.py {seed}", "train.py", False),  # another program's -m
+        ("python train.py {learning_rate}", "train.py", True),
+    ):
+        assert Command(command).own_task({"classes": "a|b"}, tmp_path).name == label
         assert ("A random seed stands for learning_rate, which" in caplog.text) == reported
 
 
