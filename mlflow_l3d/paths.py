@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
+from itertools import chain
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -190,8 +191,8 @@ def with_whole_paths(command: str, whole: str) -> str:
     return command
 
 
-def with_typed_paths(text: str, typed: Mapping[str, object]) -> str:
-    r"""Return what a command prints with the whole paths of its parameters, in the commands that it prints.
+def with_typed_paths(text: str, *typed: Mapping[str, object]) -> str:
+    r"""Return what a command prints with the whole paths of its and others' parameters, in the commands that it prints.
 
     Examples
     --------
@@ -199,7 +200,7 @@ def with_typed_paths(text: str, typed: Mapping[str, object]) -> str:
     'Next:\n    mlflow-l3d investigate /data/a.csv --seeds 3'
     """
     whole: dict[str, str] = {}
-    for name, value in typed.items():
+    for name, value in chain.from_iterable(each.items() for each in typed):
         words = [str(value)]
         if name == "command":
             with suppress(ValueError):  # several commands, as JSON

@@ -92,6 +92,14 @@ def pytest_make_collect_report(
     return (yield)
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Return what a mapping holds as its part of the id of a test; None for other values, which pytest names."""
+    if not isinstance(val, dict):
+        return None
+    plain = ((name, each if isinstance(each, str | int | float) else type(each).__name__) for name, each in val.items())
+    return ",".join(f"{name}={each}" for name, each in plain).encode("unicode_escape").decode()[:60] or "nothing"
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with the files of most slow tests: no worker should meet one of them last. A quick check draws less."""
     if _is_quick(config):

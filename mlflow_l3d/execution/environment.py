@@ -27,13 +27,11 @@ WORKER_ENVIRONMENT: Final = {
 
 ATTACH_VARIABLES: Final = (
     "MLFLOW_RUN_ID",
-    "MLFLOW_EXPERIMENT_ID",
-    "MLFLOW_EXPERIMENT_NAME",
     "MLFLOW_RUN_CONTEXT",
     "MLFLOW_ACTIVE_MODEL_ID",
     "_MLFLOW_ACTIVE_MODEL_ID",
 )
-"""Would attach a run that a worker starts to the parent's."""
+"""Would attach a run that a worker starts to the parent's; it stays in the parent's experiment."""
 
 _LOCK = threading.Lock()
 
@@ -113,10 +111,9 @@ def deferred_interrupts() -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-    if noted:
-        handler = previous[signal.Signals(noted[0])]
-        if callable(handler):
-            handler(noted[0], None)
+        # Here, since an exception that ends the block may be caught, and the interrupt would be lost.
+        if noted and callable(first := previous[signal.Signals(noted[0])]):
+            first(noted[0], None)
 
 
 def refuse_interrupts() -> None:

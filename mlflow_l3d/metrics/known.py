@@ -27,8 +27,11 @@ _ERRORS: Final = frozenset(
 """Words in names of metrics of which less is better, and which are not fractions."""
 _SHARES: Final = re.compile(
     "accuracy|acc|f1|precision|recall|auc|auroc|auprc|em|exact|match|mcc|matthews|kappa|iou|dice|ndcg|mrr|bleu|rouge[1l]?"
+    r"|map\d*"
 )
 """Words in names of metrics that lie between 0 (or -1) and 1, or are written in percent."""
+_PASSED: Final = re.compile(r"(?<![^\W_])pass(?:@|_at_)\d")
+"""So does pass@1, while ``pass: 3`` is a count."""
 
 _LOWER: Final = re.compile(
     "seconds|duration|latency|runtime|time|cost|brier|ece|fpr|fnr|fdr|false|eer|ber|fid|ppl|bpb|aic|bic|smape|msle|crps"
@@ -76,7 +79,7 @@ def named(name: str) -> Metric:
         return replace(named(alone), greater_is_better=is_higher)
     words = _words(name)
     is_lower = _is_lower(words)
-    percent = not is_lower and (not _FRACTIONS.isdisjoint(words) or any(map(_SHARES.fullmatch, words)))
+    percent = not is_lower and (not _FRACTIONS.isdisjoint(words) or is_share(name))
     return registered().get(name, Metric(name, greater_is_better=not is_lower, percent=percent))
 
 
@@ -142,7 +145,7 @@ def is_share(name: str) -> bool:
     if metric is not None:
         return math.isfinite(metric.range[1])
     words = _words(name)
-    return not _is_lower(words) and any(map(_SHARES.fullmatch, words))
+    return not _is_lower(words) and (any(map(_SHARES.fullmatch, words)) or bool(_PASSED.search(name)))
 
 
 def sounds_like_metric(name: str) -> bool:

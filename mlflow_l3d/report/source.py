@@ -56,6 +56,8 @@ class Source:
         Whether runs train: not if they prompt a model.
     are_numbered
         Whether example ids are places in the data, from 0.
+    whole
+        Parameters of earlier studies with their whole paths, which are never recorded in a file of its own.
     """
 
     task: str = ""
@@ -75,6 +77,7 @@ class Source:
     is_typed: bool = True
     trains: bool = True
     are_numbered: bool = False
+    whole: tuple[Mapping[str, str], ...] = field(default=(), metadata={"file": ""})
 
     @property
     def can_repeat(self) -> bool:

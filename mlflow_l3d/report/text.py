@@ -17,6 +17,8 @@ WIDTH: Final = 100
 
 RETRY: Final = "If you remove the cause, the same command trains the rest:"
 """Follows the number of failed runs, in a step that repeats the command of the study."""
+COMPARE: Final = "Is another system better? Name its run, and the luck of both is counted:"
+"""Comes before the command that compares a run with another."""
 _MARKS: Final = re.compile(r"\*\*(.+?)\*\*|\[\[(.+?)\|(\w+)\]\]")
 """Marks of a sentence: ``**strong**``, and ``[[words|term]]`` for words whose meaning a page explains on the spot."""
 

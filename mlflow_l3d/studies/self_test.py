@@ -93,9 +93,9 @@ def self_test(request: CellRequest, *, progress: bool) -> SelfTest:
         cells = []
         if changes[REPLICATE] or not unchanged:
             break
-    problems = [
-        f"{name}: {TRIES} new seeds changed nothing; they do not reach the training" for name in sorted(unchanged)
-    ]
+    seen, finer = (metric, "predictions or a loss") if first.predictions is None else ("predictions", "a loss")
+    why = f"they do not reach the training, or {seen} cannot show it, as {finer} may"
+    problems = [f"{name}: {TRIES} new seeds gave the same {seen}; {why}" for name in sorted(unchanged)]
     if request.same_examples:
         other = "and only shared ones can be compared"
         problems += [f"{name}: {what}, {other}" for name, what in changes.items() if what == _OTHER_EXAMPLES]
@@ -151,11 +151,12 @@ def _change(one: Outcome, other: Outcome, *metrics: str) -> str:
     """Return how two outcomes differ, in a few words; empty if they do not."""
     if other.error is not None:
         return f"it fails: {other.error}"
+    pairs = ((name, one.metrics.get(name), other.metrics.get(name)) for name in metrics)
+    name, *both = next((pair for pair in pairs if pair[1] != pair[2]), ("",))
+    numbers = [MISSING if each is None else f"{each:.6g}" for each in both]
+    metric_change = f"{name} {' to '.join(numbers)}".strip()
     if one.predictions is None or other.predictions is None:
-        pairs = ((name, one.metrics.get(name), other.metrics.get(name)) for name in metrics)
-        name, *both = next((pair for pair in pairs if pair[1] != pair[2]), ("",))
-        numbers = [MISSING if each is None else f"{each:.6g}" for each in both]
-        return f"{name} {' to '.join(numbers)}".strip()
+        return metric_change
 
     def is_equal(name: str) -> npt.NDArray[np.bool_]:
         first, second = (getattr(each, name)[np.argsort(each.example_ids)] for each in (one, other))  # type: ignore[arg-type]
@@ -168,7 +169,7 @@ def _change(one: Outcome, other: Outcome, *metrics: str) -> str:
     if differ := int((~is_equal("predictions")).sum()):
         return f"{differ} of {len(one.predictions)} predictions"
     has_scores = one.scores is not None and other.scores is not None
-    return "scores, and no prediction" if has_scores and not is_equal("scores").all() else ""
+    return "scores, and no prediction" if has_scores and not is_equal("scores").all() else metric_change
 
 
 def _mark(request: CellRequest) -> Path:

@@ -44,10 +44,10 @@ TYPED = ("python train.py", "python train.py --seed", "python train.py --seed 42
         ("python {output}", "names no factor"),
         ("cat {a} | sort", r"without a shell. Put what needs \| into a script"),
         ("python {a} 'train", "cannot be divided into words"),
-        ("python {a}}", "brace too many"),
-        ("python {a.b}", "not the name of a factor"),
-        ("python {a:d}", "not the name of a factor"),
-        ("python {0}", "not the name of a factor"),
+        ("python {a}}", "has a lone brace.* Double a brace"),
+        ("python {a.b}", "hold only the name of a factor"),
+        ("python {a!r:d}", "{a!r:d}: braces may hold only the name of a factor. A placeholder is a name alone"),
+        ("python {0}", "hold only the name of a factor"),
         ("python {all}", "stands for every factor"),
         ("python {a} --store redis://***@dbhost", r"has \*\*\* where a credential stood"),
         *((f"{typed} python train.py", f": {ENV} SEED={{seed}} python train.py") for typed in VARIABLES),
@@ -589,9 +589,12 @@ def test_what_a_script_logs_to_another_server_is_not_read(tmp_path):
 def test_a_seed_in_place_of_a_setting_is_reported(tmp_path, monkeypatch, caplog):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").touch()
-    for command, reported in (("python -m pkg.a train.py {seed}", False), ("python train.py {learning_rate}", True)):
-        name = Command(command).own_task({"classes": "a|b"}, tmp_path).name
-        assert name == ("train.py" if reported else "pkg.a")
+    for command, label, reported in (
+        ("python -m pkg.a train.py {seed}", "pkg.a", False),
+        ("fit -m fast train.py {seed}", "train.py", False),  # another program's -m
+        ("python train.py {learning_rate}", "train.py", True),
+    ):
+        assert Command(command).own_task({"classes": "a|b"}, tmp_path).name == label
         assert ("A random seed stands for learning_rate, which" in caplog.text) == reported
 
 

@@ -137,6 +137,20 @@ def test_files_that_runs_write_are_not_in_the_key(command, script, there, runs, 
     assert len((tmp_path / "count").read_text()) == runs
 
 
+def test_files_in_a_numbered_folder_of_each_run_are_not_in_the_key(tmp_path):
+    here = tmp_path / "here"
+    here.mkdir()
+    folder = "folder = f'outputs/{len(open(count).read())}/.hydra'; os.makedirs(folder)"
+    (here / "config.yaml").write_text("lr: 1")
+    (here / "train.py").write_text(f"{COUNTED}; {folder}; open(folder + '/config.yaml', 'w')")
+    key = key_of("python train.py {seed}", here)
+    (here / "outputs" / "22").mkdir()
+    (here / "outputs" / "1" / ".hydra").rename(here / "outputs" / "22" / ".hydra")
+    assert key_of("python train.py {seed}", here) == key
+    (here / "config.yaml").write_text("lr: 2")
+    assert key_of("python train.py {seed}", here) != key
+
+
 @pytest.mark.parametrize("name", ["train.py", "data.csv"])
 def test_a_file_that_somebody_edits_during_the_first_run_stays_in_the_key(name, tmp_path):
     """As the script does here, once."""

@@ -125,7 +125,7 @@ def test_the_command_is_the_one_that_mlflow_makes(folder, name, given):
         ({"project_parameters": "seed=1,data=x"}, "^project_parameters=seed=1,data=x: names no factor"),
         ({"project_parameters": "seed,data=x"}, "has seed, which is not name=value"),
         ({"project_parameters": '{"seed": '}, "is no JSON"),
-        ({"project_parameters": "seed={a:d},data=x"}, "has {a}, which is not the name of a factor"),
+        ({"project_parameters": "seed={a:d},data=x"}, "has {a:d}: braces may hold only the name of a factor"),
         ({"project_parameters": "seed={a},data=x,numpy.random.seed=x"}, "random.seed=x: must be a factor"),
         ({"uri": "shop", "version": "main"}, "^hyperparameters.version=main: has no effect: shop is a folder"),
         ({"env_manager": "poetry"}, "^hyperparameters.env_manager='poetry': must be one of conda, local"),

@@ -222,6 +222,8 @@ FOLDS = "Fold 1: accuracy=0.8\nFold 2: accuracy=0.9\nMean accuracy: 0.85 +/- 0.0
         ("Accuracy: 86.63%\n\n    accuracy     0.87     12033", "accuracy=86.63"),
         ("Seed 3 accuracy: 0.81", "accuracy=0.81"),
         (" * Acc@1 78.250 (21.750) Acc@5 94.010 (5.990)", "acc_at_1=78.25"),
+        ("pass@1: 0.32\npass@10: 0.5\nloss: 2", "pass_at_1=0.32"),
+        ("mAP@0.5: 0.6, mAP: 0.45, loss: 2", "map=0.45"),
         ("[99]\tvalidation_0-logloss:0.01\tvalidation_1-logloss:0.21\nAccuracy: 97.37%", "accuracy=97.37"),
         ("accuracy: 0.81 -> 0.86", None),
         ("Test accuracy (seed 3): 0.81 after 20 epochs", "test_accuracy=0.81"),

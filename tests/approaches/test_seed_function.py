@@ -85,7 +85,11 @@ def with_tolerance(seed, tolerance=0.5, *more, **named):
     return tolerance * (not more and not named)
 
 
-@pytest.mark.parametrize("function", [with_tolerance, partial(with_tolerance, tolerance=0.5)])
+def with_defaults(tolerance=0.5, seed=0):
+    return tolerance
+
+
+@pytest.mark.parametrize("function", [with_tolerance, partial(with_tolerance, tolerance=0.5), with_defaults])
 def test_a_parameter_that_has_a_value_keeps_it(function):
     approach, _, _, outcomes = outcomes_of(function)
     assert approach.factors == ("seed",)
@@ -190,8 +194,8 @@ def test_labels_and_predictions_of_a_function():
 @pytest.mark.parametrize(
     ("function", "why"),
     [
-        (lambda: 1, "takes no seed. Give it a parameter without a default: def train"),
-        (lambda seed=1: seed, "takes no seed"),
+        (lambda: 1, "takes no seed. Give it one: def train"),
+        (lambda seeded=True, *seed: seeded, "takes no seed"),
         (lambda seed: None, "returned NoneType, and must return a score"),
         (lambda seed: (0.3, 0.8), r"returned \(0.3, 0.8\). Name scores, such as"),
         (lambda seed: (np.array(0.3), 0.8), "Name scores, such as"),

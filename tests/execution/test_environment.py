@@ -4,7 +4,12 @@ import threading
 
 import pytest
 
-from mlflow_l3d.execution.environment import WORKER_ENVIRONMENT, forget_project_run, starting_worker
+from mlflow_l3d.execution.environment import (
+    WORKER_ENVIRONMENT,
+    deferred_interrupts,
+    forget_project_run,
+    starting_worker,
+)
 
 
 def test_a_starting_worker_inherits_its_environment_and_the_parent_keeps_its_own(monkeypatch):
@@ -19,14 +24,17 @@ def test_a_starting_worker_inherits_its_environment_and_the_parent_keeps_its_own
     assert dict(os.environ) == before
 
 
-def test_ctrl_c_while_a_worker_starts_is_late_and_not_lost():
+@pytest.mark.parametrize(("block", "error"), [(starting_worker, None), (deferred_interrupts, OSError)])
+def test_ctrl_c_in_a_block_is_late_and_not_lost(block, error):
     reached = []
 
     def start():
-        with starting_worker():
+        with block():
             # To this thread: the process's signals may go to a thread of a library, which is not blocked.
             signal.pthread_kill(threading.get_ident(), signal.SIGINT)
             reached.append(True)
+            if error:
+                raise error
 
     with pytest.raises(KeyboardInterrupt):
         start()

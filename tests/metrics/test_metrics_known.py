@@ -96,13 +96,15 @@ def test_what_only_an_approach_knows_is_better_when_it_is_greater() -> None:
     assert math.isnan(known.score(metric, LABELS, PREDICTIONS))
 
 
-IN_PERCENT = "test_acc success_rate judge_score hits@10 unparsed_share time_series_accuracy cost_sensitive_f1"
+IN_PERCENT = (
+    "test_acc success_rate judge_score hits@10 pass@1 bbox_mAP50 unparsed_share time_series_accuracy cost_sensitive_f1"
+)
 IN_PERCENT += " error_detection_f1 loss_aware_auc error-free_rate"
 ERRORS = "validation_loss Top-Error perplexity dev_wer validation_0-logloss nll duration_seconds latency error_rate"
 ERRORS += " brier fpr eer ece ppl kl_divergence hallucination_rate neg_log_likelihood false_negative_rate aic regret"
 ERRORS += " crps misclassification my_score:lower test_err cross_entropy crossentropy nrmse kl bits_per_byte violations"
 READ = {
-    "reward elo_rating score my_score neg_mean_squared_error": (1.0, False),
+    "reward elo_rating pass score my_score neg_mean_squared_error": (1.0, False),
     IN_PERCENT: (1.0, True),
     ERRORS: (-1.0, False),
 }

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import mlflow_l3d
 from mlflow_l3d import cli
 from mlflow_l3d.paths import with_typed_paths, with_whole_paths
 
@@ -36,6 +37,29 @@ def test_only_paths_elsewhere_are_written_out(
     monkeypatch.chdir(tmp_path)
     given = {name: value.replace("{here}", str(tmp_path)) for name, value in typed.items()}
     assert with_typed_paths("    mlflow-l3d seeds 'a b.csv' --seeds 10", given) == f"    {printed}"
+
+
+def test_a_path_of_an_earlier_study_is_written_out_too() -> None:
+    earlier = {"command": "python /x/train.py {seed}"}
+    printed = with_typed_paths("    mlflow-l3d seeds -- python train.py {seed}", earlier, {"parent_run_id": "latest"})
+    assert printed == "    mlflow-l3d seeds -- python /x/train.py {seed}"
+
+
+@pytest.mark.slow
+def test_results_about_earlier_studies_know_their_whole_paths(
+    tracking_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "one.py").write_text("import sys; print('acc:', (int(sys.argv[1]) % 97 + 1) / 100)")
+    commands = [f"python -SE {tmp_path}/there/one.py {{seed}} {number}" for number in range(2)]
+    monkeypatch.chdir(tmp_path)
+    given = {"approach": "command", "seeds": 3, "executor": "inline", "self_test": "skip"}
+    one, other = (mlflow_l3d.seeds(command=command, **given).run_id for command in commands)
+    assert [each["command"] for each in mlflow_l3d.compare(one, other).source.whole] == commands
+    cured = mlflow_l3d.cure(one)
+    assert [each["command"] for each in cured.source.whole] == commands[:1]
+    assert mlflow_l3d.load(cured.run_id).source.whole == ()  # no file holds them
 
 
 def test_the_whole_path_of_a_script_with_a_blank_is_found() -> None:

@@ -156,6 +156,10 @@ NAMED: Final = 3
 """Remedies that a first screen names, at most."""
 
 
+NO_PREDICTIONS: Final = "The runs hold no predictions."
+"""Why nothing is known of ensembles; a user can change that."""
+
+
 @dataclass(frozen=True, slots=True)
 class Foreseen:
     """What would help.

@@ -196,7 +196,7 @@ class _Fit(NamedTuple):
 
 
 def which_examples(
-    included: Masks, scores: FloatArray, *, factor: str, groups: Array | None = None, highest: float = math.inf
+    included: Masks, scores: FloatArray, *, factor: str, groups: Array | None = None, metric: Metric | None = None
 ) -> GoodExamples:
     """Return the best fixed set of examples, if single examples have an effect that can be seen.
 
@@ -205,13 +205,13 @@ def which_examples(
     included
         Shape (R, E): which examples each run trained on, or was shown.
     scores
-        Shape (R,): score of each run, greater is better.
+        Shape (R,): score of each run.
     factor
         The factor that drew them.
     groups
         Shape (E,): the class of each example; the best set then has of each as many as runs had on average.
-    highest
-        The largest score that there can be, which no change of the mean leads beyond.
+    metric
+        Says whether greater is better, as without it, and between which scores every mean lies.
 
     Notes
     -----
@@ -229,6 +229,7 @@ def which_examples(
         why = f"no signal: R2 on held-out runs is {r2.value:z.2f} [{r2.low:z.2f}, {r2.high:z.2f}]"
     if not r2.low > 0:
         return GoodExamples(r2, np.zeros(0, dtype=np.int64), Prediction(remedy=remedy, basis="unknown", reason=why))
+    sign, limits = (1, (-math.inf, math.inf)) if metric is None else (metric.sign, metric.range)
     fit = _fit(included, scores)
     centre = included.mean(axis=0)
     groups = np.zeros(len(centre)) if groups is None else np.asarray(groups)
@@ -236,7 +237,7 @@ def which_examples(
     for group in np.unique(groups):
         places = np.flatnonzero(groups == group)
         count = round(float(centre[places].sum()))
-        best.append(places[np.argsort(-fit.effects[places], kind="stable")[:count]])
+        best.append(places[np.argsort(-sign * fit.effects[places], kind="stable")[:count]])
     chosen = np.sort(np.concatenate(best))
     change = np.isin(np.arange(len(centre)), chosen) - centre
     # For each candidate of the noise: the expected gain, and its variance.
@@ -245,8 +246,8 @@ def which_examples(
     gain = float(fit.weights @ gains)
     left = fit.variances * (change @ change - (along**2 / fit.sums).sum(axis=1)) + (gains - gain) ** 2
     half = t_quantile(len(scores) - 1) * math.sqrt(max(0.0, float(fit.weights @ left)))
-    most = highest - float(scores.mean())
-    mean_change = Range(*(min(each, most) for each in (gain, gain - half, gain + half)))
+    lowest, highest = (end - float(scores.mean()) for end in limits)
+    mean_change = Range(*(min(max(each, lowest), highest) for each in (gain, gain - half, gain + half)))
     return GoodExamples(r2, chosen, Prediction(remedy=remedy, basis="extrapolated", mean_change=mean_change))
 
 

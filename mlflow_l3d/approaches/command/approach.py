@@ -106,12 +106,13 @@ class Command(Approach):
         typed = {"words": self.template.words, "here": str(self.here.resolve()), "environment": variables}
         deciding, _ = files.deciding_files(self.template)
         more = self.template.more_files(listed(hyperparameters["files"]))
-        return {"command": content_key(typed), "files": content_key({**deciding, **more})}
+        return {"command": content_key(typed), "files": files.key_of_files({**deciding, **more})}
 
     def label(self, hyperparameters: Mapping[str, Value]) -> str:
         """Return the name of the module or of the first file of the command, else of its program."""
         words = self.template.words
-        return words[2] if words[1:2] == ("-m",) else Path(next(iter(self.template.named()), words[0])).name
+        is_module = words[1:2] == ("-m",) and Path(words[0]).name.startswith(("python", "torchrun"))
+        return words[2] if is_module else Path(next(iter(self.template.named()), words[0])).name
 
     def own_task(self, hyperparameters: Mapping[str, Value], cache: Path) -> Task:
         """Return the task, whose data the command has: its classes come from a run of it, if none are given.

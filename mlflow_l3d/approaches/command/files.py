@@ -22,7 +22,7 @@ from mlflow_l3d.approaches.command.template import Output, Template, last_lines,
 from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.paths import cache_folder, file_hash, private_folder, read_notes, small_text, write_whole
+from mlflow_l3d.paths import cache_folder, file_hash, private_folder, public_words, read_notes, small_text, write_whole
 
 MOST_FILES: Final = 20_000
 """Files and folders that are looked at."""
@@ -171,7 +171,7 @@ def _names_in_python(program: bytes) -> str:
 
 
 def deciding_files(template: Template) -> tuple[dict[str, str], list[str]]:
-    """Return name -> hash of those of the named files that runs do not write, and the names of the others.
+    """Return name -> hash of those of the named files that runs do not write, and the others, one of each place.
 
     Raises
     ------
@@ -185,8 +185,33 @@ def deciding_files(template: Template) -> tuple[dict[str, str], list[str]]:
         fix = "Go to the folder of the script, or give its whole path."
         raise ParameterError("command", script, "this folder has no such file", fix)
     files = named_files(template)
-    outputs = [name for name, runs in read_notes(_notes_path(template, files)).items() if runs >= _SURE]
-    return {name: content for name, content in files.items() if name not in outputs}, sorted(outputs)
+    written = {_place(name) for name, runs in read_notes(_notes_path(template, files)).items() if runs >= _SURE}
+    outputs = {_place(name): name for name in sorted(files, reverse=True) if _place(name) in written}
+    return {name: each for name, each in files.items() if _place(name) not in written}, sorted(outputs.values())
+
+
+def _place(name: str) -> tuple[str, str]:
+    """Return folder and name of a file, without the numbers that make each run's folder another one."""
+    path = Path(name)
+    return re.sub(r"\d+", "0", str(path.parent)), path.name
+
+
+def key_of_files(files: Mapping[str, str]) -> str:
+    """Return the key of the content of files, and keep on this machine what it stands for."""
+    path = cache_folder("commands") / f"files-{(key := content_key(files))}.json"
+    if not path.is_file():
+        write_whole(path, json.dumps(files))
+    return key
+
+
+def changed_names(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
+    """Return the names of what differs in what two studies depend on; files, if this machine knows both contents."""
+    names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    old, new = (read_notes(cache_folder() / "commands" / f"files-{each.get('files')}.json") for each in (before, now))
+    if "files" in names and old and new:
+        files = {public_words(name) for name, _ in old.items() ^ new.items()}
+        names = [*sorted(files), *(name for name in names if name != "files")]
+    return names
 
 
 def note_outputs(template: Template, before: Mapping[str, str]) -> bool:

@@ -29,7 +29,7 @@ _BASELINES: Final = r"baseline|dummy|majority(?![ _-]vot)|chance(?![ _-]correct)
 # A fold, a class, a baseline, the first five answers: part of a score, or the score of something else.
 _PART: Final = re.compile(
     rf"(?<![^\W_])(?:fold|class|label|{_BASELINES}|teacher|human|before|worst)(?![^\W\d_])"
-    r"|(?:top|acc_at)[_-]?(?:[2-9]|1\d)|(?:^|/)\d+/"
+    r"|(?:top|acc_at|pass_at)[_-]?(?:[2-9]|1\d)|(?:^|/)\d+/"
 )
 # Last words of names that a score has part in: accuracy_std, best_f1_epoch.
 _NO_SCORE: Final = re.compile(

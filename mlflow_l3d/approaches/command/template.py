@@ -130,15 +130,15 @@ def factors_of(words: Collection[str], parameter: str, typed: str) -> tuple[str,
         fix = "Type it again, or let the program read an environment variable (hyperparameters.environment)."
         raise ParameterError(parameter, typed, f"has {HIDDEN} where a credential stood, which is never recorded", fix)
     names: dict[str, None] = {}
+    fix = "A placeholder is a name alone, such as {seed}. Double a brace that is meant as one: {{ and }}."
     for word in words:
         try:
             fields = [each[1:] for each in string.Formatter().parse(word) if each[1] is not None]
         except ValueError as error:
-            raise ParameterError(parameter, typed, f"has a brace too many or too few in {word} ({error})") from None
+            raise ParameterError(parameter, typed, f"has a lone brace in {word} ({error})", fix) from None
         for name, spec, conversion in fields:
             if not str(name).isidentifier() or conversion or spec:
-                fix = "Double a brace that is meant as one: {{ and }}."
-                raise ParameterError(parameter, typed, f"has {{{name}}}, which is not the name of a factor", fix)
+                raise ParameterError(parameter, typed, f"has {word}: braces may hold only the name of a factor", fix)
             names[str(name)] = None
     factors = tuple(name for name in names if name not in {OUTPUT, HERE})
     if not factors:

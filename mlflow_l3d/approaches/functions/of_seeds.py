@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
@@ -23,13 +24,15 @@ from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.base import Task
 
+_OF_SEED: Final = re.compile(r"(?:^|_)(?:seed|random_state)$")
 _OF_TORCH: Final = ("torch", "transformers", "lightning", "pytorch_lightning")
 
 
 class SeedFunction(BySource, Command):
     """A function of seeds: ``mlflow_l3d.seeds(train)`` makes one of ``def train(seed, width=8)``.
 
-    Each parameter without a default is a seed; those with a default keep it.
+    Each parameter without a default is a seed; those with a default keep it. If all have one, those that are called
+    ``seed`` or ``random_state``, or end so, are seeds.
 
     The global generators of Python, numpy and torch are seeded with the first seed while it runs. A first call, with
     all seeds 0, shows which scores it gives.
@@ -48,7 +51,7 @@ class SeedFunction(BySource, Command):
     Raises
     ------
     ParameterError
-        If the function has no parameter without a default.
+        If the function has no such parameter.
 
     Examples
     --------
@@ -77,10 +80,12 @@ class SeedFunction(BySource, Command):
     def __init__(self, function: Callable[..., Any], *, version: str = "", metric: str = AUTO) -> None:
         parameters = inspect.signature(function).parameters
         several = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-        needed = (name for name, each in parameters.items() if each.default is each.empty and each.kind not in several)
-        self.function, self.factors = function, tuple(needed)
+        single = {name: each for name, each in parameters.items() if each.kind not in several}
+        needed = [name for name, each in single.items() if each.default is each.empty]
+        self.function = function
+        self.factors = tuple(needed or filter(_OF_SEED.search, single))
         if not self.factors:
-            fix = "Give it a parameter without a default: def train(seed)."
+            fix = "Give it one: def train(seed)."
             raise ParameterError("function", self.label({}), "takes no seed", fix)
         self.version = version or self.version
         self.is_versioned = bool(version)

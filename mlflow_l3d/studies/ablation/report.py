@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.verdicts import GOLDEN_ROW
-from mlflow_l3d.report.numbers import between, signed
+from mlflow_l3d.report.numbers import between, counted, signed
 from mlflow_l3d.report.page import Document, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table
@@ -89,7 +89,7 @@ def range_table(frame: pd.DataFrame, settings: Sequence[int] | None = None) -> T
     for row in means.to_dict("records"):
         importance = f"{signed(row['mean'])}\n({between(row['low'], row['high'])})"
         rows.setdefault(row["factor"], {"factor": row["factor"]})[_setting(row).replace(" on ", "\n")] = importance
-    note = f"Importance: mean and 5 to 95 % range over {int(frame['repeat'].max()) + 1} random choices."
+    note = f"Importance: mean and 5 to 95 % range over {counted(int(frame['repeat'].max()) + 1, 'random choice')}."
     return Table.of([*rows.values()], note)
 
 

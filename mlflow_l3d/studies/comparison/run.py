@@ -19,6 +19,7 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import assumed_direction
 from mlflow_l3d.parameters import Arguments, read_arguments, with_signature
 from mlflow_l3d.parameters.values import check_names
+from mlflow_l3d.paths import kept_whole
 from mlflow_l3d.studies.base import entry_point, origin, say, specified
 from mlflow_l3d.studies.comparison.parameters import COMPARE, CompareOptions
 from mlflow_l3d.studies.comparison.parents import Parent, by_task, metric_of, read_parents, requests
@@ -186,7 +187,8 @@ def compare_parents(client: Client, parents: _Matched, arguments: Arguments, run
     typed = {name: text for name, text in arguments.texts.items() if text != COMPARE[name].default}
     typed["runs"] = ",".join(parent.run_id for parent in compared)
     source = origin(client, str(client.get_run(run_id).info.experiment_id), run_id)
-    source = replace(source, given=typed)
+    keys = (client.get_run(parent.run_id).data.tags.get(names.CONTEXT_KEY) for parent in compared)
+    source = replace(source, given=typed, whole=tuple(map(kept_whole, keys)))
     return ComparedRuns(run_id, tuple(compared), comparison, _scores(tasks), importances, tuple(checks), source)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ from mlflow_l3d.analysis.importance.tables import known_std, std_interval
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.analysis.judged.table import mean_interval
 from mlflow_l3d.approaches.cured import Cured
-from mlflow_l3d.approaches.cured.sessions import write_member
+from mlflow_l3d.approaches.cured.sessions import read_member, write_member
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.errors import L3DError
@@ -108,7 +108,8 @@ def member_keys(golden: GoldenRequest) -> tuple[str, dict[str, list[str]]]:
 def fetch_members(client: Client, request: GoldenRequest) -> None:
     """Bring the stored members of cured golden runs, their first ones, to their folder, each once."""
     folder, (context, keys) = cache_folder("members"), member_keys(request)
-    if not (first := [key for key, *_ in keys.values() if not (folder / f"{key}.parquet").is_file()]):
+    first = [key for key, *_ in keys.values()]
+    if not (first := sorted({*first} - kept_members(first))):
         return
     cells = stored_runs(client, first, context)
     metrics = list(cells.select_dtypes("float"))  # places and seeds are whole numbers
@@ -119,15 +120,15 @@ def fetch_members(client: Client, request: GoldenRequest) -> None:
             write_member(folder / f"{row['cell_key']}.parquet", table.to_pandas(), values)
 
 
-def kept_members() -> set[str]:
-    """Return the keys of the members in their folder; the oldest of more than :data:`MOST_KEPT` are removed."""
+def kept_members(keys: Iterable[str]) -> set[str]:
+    """Return which of these members their folder holds whole; the oldest of more than :data:`MOST_KEPT` are removed."""
     folder = cache_folder("members")
     with suppress(FileNotFoundError):  # another process removes them, too
         paths = sorted(folder.glob("*.parquet"), key=os.path.getmtime, reverse=True)
         sizes = np.cumsum([path.stat().st_size for path in paths])
         for path in paths[np.searchsorted(sizes, MOST_KEPT) :]:
             path.unlink()
-    return {path.stem for path in folder.glob("*.parquet")}
+    return {key for key in keys if read_member(folder / f"{key}.parquet") is not None}
 
 
 def _changed_runs(client: Client, plain: GoldenRequest, remedy: Remedy) -> pd.DataFrame:
@@ -278,9 +279,7 @@ def _best_examples(gathered: Gathered, task: Task, columns: list[str]) -> Predic
         included[row, task.split(dict(zip(TASK_FACTORS, map(int, seeds), strict=True))).train] = True
     used = included.any(axis=0)
     groups = task.labels[used] if task.class_names else None
-    sign = gathered.metric.sign
-    signed = sign * scores.to_numpy(dtype=np.float64)
-    highest = max(sign * end for end in gathered.metric.range)
-    made = which_examples(included[:, used], signed, factor="label_selection", groups=groups, highest=highest)
-    value, *ends = (sign * each for each in made.prediction.mean_change)
-    return replace(made.prediction, mean_change=Range(value, *sorted(ends)))
+    values = scores.to_numpy(dtype=np.float64)
+    return which_examples(
+        included[:, used], values, factor="label_selection", groups=groups, metric=gathered.metric
+    ).prediction

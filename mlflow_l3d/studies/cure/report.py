@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
-from mlflow_l3d.analysis.cure import CHANGING, ENOUGH, MEASURED, MOST_PAIRS, SEVERAL, Range
+from mlflow_l3d.analysis.cure import CHANGING, ENOUGH, MEASURED, MOST_PAIRS, NO_PREDICTIONS, SEVERAL, Range
 from mlflow_l3d.report.numbers import between, counted, duration, listed, points, share_text, unit_of, with_limits
 from mlflow_l3d.report.page import Document, Item, Section
 from mlflow_l3d.report.remedies import (
@@ -24,7 +24,7 @@ from mlflow_l3d.report.remedies import (
 )
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table
-from mlflow_l3d.report.text import Answer, Step
+from mlflow_l3d.report.text import COMPARE, Answer, Step
 from mlflow_l3d.studies.cure.numbers import CureAnswer, Verified, against_collapse
 
 _ON_FIRST_SCREEN: Final = 4
@@ -38,19 +38,7 @@ _READING: Final = (
 
 
 def cure_document(answer: CureAnswer, *, source: Source, run_id: str, settings: Mapping[str, str]) -> Document:
-    """Return a cure as people read it.
-
-    Parameters
-    ----------
-    answer
-        What it found.
-    source
-        The origin of the parent run.
-    run_id
-        Its own run.
-    settings
-        The given values.
-    """
+    """Return a cure as people read it, with its own run, the origin of its parent and the given values."""
     compared = [verified_table(each, answer) for each in answer.verified]
     table = trained_table(answer) if answer.verified else foreseen_table(answer)
     return Document(
@@ -61,7 +49,7 @@ def cure_document(answer: CureAnswer, *, source: Source, run_id: str, settings: 
         answers=[_helping(answer), _cost(answer), _luck(answer)],
         drawing=remedy_front(answer.predictions, answer.std, answer.metric),
         table=table,
-        steps=list(_steps(answer, source, run_id)),
+        steps=list(_steps(answer, source, run_id)) or [_other_step(answer, source)],
         lines=[f"Cure of run {source.run_id}; report.html is among the artifacts of MLflow run {run_id}."],
         notes=[reason for reason in answer.reasons if table is None or reason not in table.note][:2],
         sections=[
@@ -197,6 +185,13 @@ def _steps(answer: CureAnswer, source: Source, run_id: str) -> Iterator[Step]:
             yield Step("Then verify with its golden runs (name its run):", source.on_runs("cure", "RUN_ID", **options))
     elif answer.stored and source.command():
         yield from _verification(answer, cure)
+
+
+def _other_step(answer: CureAnswer, source: Source) -> Step:
+    """Return the step if neither a remedy nor more golden runs can be verified."""
+    if NO_PREDICTIONS in answer.reasons:
+        return Step("Let runs give predictions (example_id, label, prediction), train again, and cure that run.")
+    return Step(COMPARE, source.on_runs("compare", runs=f"{source.run_id},RUN_ID"))
 
 
 def _verification(answer: CureAnswer, cure: Callable[..., str]) -> Iterator[Step]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
+from itertools import chain
 from typing import Any, Unpack
 
 import pandas as pd
@@ -230,7 +231,7 @@ def plan_remedies(request: CureRequest) -> tuple[list[Planned], list[str]]:
         left = request.budget.seconds * request.workers / request.gathered.seconds * request.each
     chosen = request.chosen()
     finished = cache(partial(finished_cells, request.client))
-    there = kept_members()
+    there: set[str] = set()
     begun: set[str] = set()
     if not chosen:
         notes.append("Nothing is verified, since no remedy that can be trained is predicted to help.")
@@ -245,6 +246,7 @@ def plan_remedies(request: CureRequest) -> tuple[list[Planned], list[str]]:
             continue
         context, members = member_keys(golden)
         each = prediction.trainings // prediction.remedy.members
+        there |= kept_members(chain(*members.values()))
         there.update(finished(context), finished(golden.context_key), spooled_cells(request.client, golden.key))
         lacking = [set() if key in there else {*keys} - there for key, keys in members.items()]
         missing = [keys - begun for keys in lacking]

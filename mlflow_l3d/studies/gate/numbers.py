@@ -221,8 +221,12 @@ class GateAnswer:
 
     @property
     def digits(self) -> int:
-        """How many decimals a difference in points needs next to the smallest effect."""
-        return 1 if self.plan.smallest_effect >= 0.005 else 2
+        """How many decimals tell differences and their limits from 0 and from the smallest effect, at most 3."""
+        scale, effect = unit_of(self.metric).scale, self.plan.smallest_effect
+        ends = [*(self.other or ()), *(end for look in self.looks for end in (look.difference, look.low, look.high))]
+        pairs = [(scale * abs(end), scale * edge) for end in ends for edge in (0.0, effect) if abs(end) != edge]
+        enough = (n for n in range(1 if effect >= 0.005 else 2, 3) if all(round(a, n) != round(b, n) for a, b in pairs))
+        return next(enough, 3)
 
     def metrics(self) -> dict[int, dict[str, float]]:
         """Return what MLflow holds, by look."""

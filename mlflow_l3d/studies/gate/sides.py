@@ -12,6 +12,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.comparison.power import MOST_AUTO
 from mlflow_l3d.analysis.intervals import FloatArray
+from mlflow_l3d.approaches.command.files import changed_names
 from mlflow_l3d.approaches.command.template import changed_options
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.known import typed_name
@@ -19,6 +20,7 @@ from mlflow_l3d.parameters.shared import OWN_PARAMETERS
 from mlflow_l3d.parameters.sources import OF_RUN, parse
 from mlflow_l3d.parameters.values import as_text, check_names, json_of
 from mlflow_l3d.paths import kept_whole, public_parameter, with_whole_paths
+from mlflow_l3d.report.numbers import listed
 from mlflow_l3d.studies.files import read_result
 from mlflow_l3d.studies.gate.golden import OF_A_PLAN, GoldenRequest, specify_golden
 from mlflow_l3d.studies.investigation.parameters import MAIN
@@ -162,6 +164,8 @@ def recorded_side(client: Client, name: str, run_id: str, cells: pd.DataFrame | 
     else:
         if request.context_key == context:
             return replace(side, request=request, task=_task_of(request) if is_pilot else side.task)
+        if changed := changed_names(document.get("numerics", {}), request.setup.numerics):
+            reason = f"{listed(changed)} changed"
     return replace(side, reason=reason)
 
 

@@ -18,6 +18,7 @@ from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.metrics.known import named, registered, typed_name
 from mlflow_l3d.parameters import Parameters
 from mlflow_l3d.parameters.values import check_names
+from mlflow_l3d.paths import kept_whole
 from mlflow_l3d.report.source import About, Source, heading, lists_in, version_words
 from mlflow_l3d.studies.files import read_result, temporary_folder, write_result
 from mlflow_l3d.studies.investigation.parameters import MAIN
@@ -253,6 +254,7 @@ def recorded_about(client: Client, run: Run, parameters: Parameters = MAIN) -> A
         version=__version__,
         root_seed=ours.get("root_seed", ""),
         is_typed=is_typed(ours),
+        whole=(kept_whole(run.data.tags.get(names.CONTEXT_KEY)),),
     )
     return About(
         title=run.info.run_name or run_id,

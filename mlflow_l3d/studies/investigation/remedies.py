@@ -12,12 +12,12 @@ import pandas as pd
 
 from mlflow_l3d.analysis.consistency.choice import REGRESSION
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
-from mlflow_l3d.analysis.cure import ENSEMBLES, NAMED, SEVERAL, UNKNOWN, Foreseen, Prediction, Range, helping
+from mlflow_l3d.analysis.cure import ENSEMBLES, NAMED, NO_PREDICTIONS, SEVERAL, Foreseen, Prediction, helping
 from mlflow_l3d.analysis.cure.ensembles import Members, RunPredictions, joined
 from mlflow_l3d.analysis.cure.examples import jackknifed
 from mlflow_l3d.analysis.cure.predict import predict, predict_all
 from mlflow_l3d.analysis.importance.checks.evidence import Answers
-from mlflow_l3d.analysis.intervals import FloatArray
+from mlflow_l3d.analysis.intervals import UNKNOWN, FloatArray, Range
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.cells.factors import OF_NO_APPROACH, TASK_FACTORS
 from mlflow_l3d.designs import Design, design_named
@@ -28,7 +28,6 @@ from mlflow_l3d.report.remedies import factor_words, remedy_over
 
 MOST_PREDICTIONS: Final = 50_000_000
 """More are not held at once: an investigation then says nothing of remedies."""
-_NO_PREDICTIONS: Final = "The runs hold no predictions."
 
 
 def foresee(members: MemberRows, analysis: Analysis, classes: int) -> Foreseen:
@@ -45,7 +44,7 @@ def foresee(members: MemberRows, analysis: Analysis, classes: int) -> Foreseen:
     """
     spread, metric = spread_of(analysis), analysis.metric
     if reason := why_not(members, metric, spread.value):
-        if reason == _NO_PREDICTIONS and analysis.agreement not in (None, REGRESSION):
+        if reason == NO_PREDICTIONS and analysis.agreement not in (None, REGRESSION):
             reason = "Type mlflow-l3d cure RUN: it predicts what votes of such answers leave."
         return Foreseen((), reason=reason)  # there is nothing to predict from
     golden = next(iter(analysis.importances.values())).golden
@@ -71,7 +70,7 @@ def why_not(members: MemberRows, metric: Metric, std: float) -> str:
     if members.design.baseline:
         return f"The strategy {members.design.name} does not show what each factor causes."
     if not members.size:
-        return _NO_PREDICTIONS
+        return NO_PREDICTIONS
     return "" if members.is_whole else f"The runs hold more than {MOST_PREDICTIONS:,} predictions and class scores."
 
 

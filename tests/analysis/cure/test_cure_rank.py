@@ -11,6 +11,7 @@ import pytest
 from mlflow_l3d.analysis.cure import Prediction, Range, Remedy, helping, helps, pareto
 from mlflow_l3d.analysis.cure.examples import Point, more_labels, more_tests, which_examples
 from mlflow_l3d.analysis.cure.predict import fixed, pairs, report_mean
+from mlflow_l3d.metrics.known import named
 
 GOLDEN = Range(0.05, 0.04, 0.0625)
 
@@ -153,8 +154,9 @@ def test_good_examples_are_named_only_if_runs_show_them(signal: float) -> None:
         assert [(found.best < 15).sum(), (found.best >= 15).sum()] == [3, 3]
         gains.append(found.prediction.mean_change.value)
         truths.append(effects[found.best].sum() - included.mean(axis=0) @ effects)
-        short = which_examples(included, scores, factor="sample_choice", highest=scores.mean() + 0.1).prediction
-        assert short.mean_change.value == short.mean_change.high == pytest.approx(0.1)  # no mean is above the best
+        error = replace(named("mse"), range=(-scores.mean() - 0.1, math.inf))
+        short = which_examples(included, -scores, factor="sample_choice", metric=error).prediction
+        assert short.mean_change.value == short.mean_change.low == pytest.approx(-0.1)  # no mean is below the best
     if signal:
         assert np.mean(gains) == pytest.approx(np.mean(truths), rel=0.15)
     short = which_examples(included[:20], scores[:20], factor="sample_choice")

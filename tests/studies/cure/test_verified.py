@@ -100,6 +100,12 @@ def test_a_reason_below_the_table_is_no_note_too() -> None:
     assert (document.to_text().replace("\n", " ").count(reasons[0]), document.notes) == (1, [reasons[1]])
 
 
+def test_a_cure_that_can_verify_nothing_has_a_next_step() -> None:
+    (predict,), (compare,) = (page_of(answer_of(reasons=why)).steps for why in (("The runs hold no predictions.",), ()))
+    assert predict.text.startswith("Let runs give predictions (example_id, label, prediction)")
+    assert compare.command == "mlflow-l3d compare --runs p,RUN_ID"
+
+
 def test_collapse_comes_first_and_names_what_is_for_it() -> None:
     longer, restarts = (
         Prediction(remedy=Remedy("training", changes=changes, words=words), basis="unknown")

@@ -268,16 +268,19 @@ def test_headline_over_tasks_is_the_test(found, studies):
     two = over_tasks([*studies, *[study(task, model="Llama3.2-3B") for task in ("mrpc", "cola")]])
     assert over_headline(two) == "No seed is found to be better than others for any of 2 models."
     one = over_tasks([study("mrpc")])
-    assert over_headline(one) == f"The seed moves the score on mrpc: VAR {100 * study('mrpc').own.var:.1f} points."
+    assert (
+        over_headline(one) == f"The seed moves the score on mrpc: typically ± {100 * study('mrpc').own.std:.1f} points."
+    )
     assert over_headline(over_tasks([scored(0.8, math.nan)])) == "Too few seeds have a score to compare tasks."
 
 
 def test_answers_over_tasks(found):
     where, better, size = (marked(answer.lead) for answer in over_answers(found))
-    rows = 100 * found[0].rows.set_index("task")["var"]
-    assert (
-        where == f"On {rows.idxmax()}: VAR is {rows.max():.1f} points. Least: {rows.idxmin()}, {rows.min():.2g} points."
+    rows = 100 * found[0].rows.set_index("task")["std"]
+    most, least = (
+        f"{name}{colon} ± {rows[name]:.1f}" for name, colon in ((rows.idxmax(), ": typically"), (rows.idxmin(), ","))
     )
+    assert where == f"On {most} points. Least: {least} points."
     first = found[0].better_seed.of_seeds["seed"].iloc[0]
     assert better == f"Not found (p {found[0].better_seed.p:.3f}). Seed {first} ranks best, which may be luck."
     slope = found[0].correlations.query("measure == 'var' and scale == 'log'")["pearson"].iloc[0]
@@ -308,12 +311,12 @@ def test_size_helps_if_it_does_for_every_model(found, correlations, words):
 
 def test_table_of_tasks_holds_the_rows(found):
     rows, table = found[0].rows.set_index("task"), tasks_table(found)
-    assert [row[0] for row in table.rows][:1] == [rows["var"].idxmax()]
+    assert [row[0] for row in table.rows][:1] == [rows["std"].idxmax()]
     cells = next(cells for cells in table.rows if cells[0] == "cola")
-    names = [*("metric_mean", "var", "std_ci_low", "std_ci_high"), *(f"c{c}on{end}" for c in ("", "c") for end in ENDS)]
+    names = [*("metric_mean", "std", "std_ci_low", "std_ci_high"), *(f"c{c}on{end}" for c in ("", "c") for end in ENDS)]
     row = 100 * rows.loc["cola", names].astype(float)
     assert cells[1].startswith(f"{row['metric_mean']:.2f}\n(")
-    assert cells[3] == f"{row['var']:.2f}\n({row['std_ci_low']:.2f} to {row['std_ci_high']:.2f})"
+    assert cells[3] == f"{row['std']:.2f}\n({row['std_ci_low']:.2f} to {row['std_ci_high']:.2f})"
     for cell, name in ((cells[4], "con"), (cells[5], "ccon")):
         assert cell == "{:.2f}\n({:.2f} to {:.2f})".format(*(row[f"{name}{end}"] for end in ENDS))
     assert cells[-2:] == ("8551", "matthews_corrcoef")

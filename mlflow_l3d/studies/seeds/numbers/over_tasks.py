@@ -203,7 +203,7 @@ def task_rows(models: Sequence[ModelOverTasks]) -> list[dict[Any, Any]]:
     """Return the tasks of all models whose spread is known, the largest first, errors in their own unit last.
 
     A row is one of :func:`study_rows`, with the metric as an object,
-    a name, the scores of the seeds around their mean, in per cent, and the size of VAR as text.
+    a name, the scores of the seeds around their mean, in per cent, and their standard deviation (ddof=1) as text.
     """
     rows: list[dict[Any, Any]] = []
     for model in models:
@@ -211,10 +211,10 @@ def task_rows(models: Sequence[ModelOverTasks]) -> list[dict[Any, Any]]:
             name = f"{label}, {model.model}" if len(models) > 1 and model.model else str(label)
             metric = named(row["metric"])
             around = 100 * (scores - scores.mean()).dropna() if metric.percent else ()
-            size = unit_of(metric).size(row["var"])
+            size = f"{unit_of(metric).typical(row['std'])}{unit_of(metric).behind}"
             rows.append({**row, "name": name, "metric": metric, "around": around, "size": size})
-    rows = [row for row in rows if not math.isnan(row["var"])]
-    return sorted(rows, key=lambda row: (not row["metric"].percent, -row["var"]))
+    rows = [row for row in rows if not math.isnan(row["std"])]
+    return sorted(rows, key=lambda row: (not row["metric"].percent, -row["std"]))
 
 
 def rows_of_one_unit(models: Sequence[ModelOverTasks]) -> list[dict[Any, Any]]:
@@ -234,11 +234,11 @@ def study_rows(studies: Sequence[SeedsStudy]) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        ``model, benchmark, task, metric, training_size, seeds, metric_mean, var, con, ccon, con_std, ccon_std,
+        ``model, benchmark, task, metric, training_size, seeds, metric_mean, var, std, con, ccon, con_std, ccon_std,
         precision, precision_std, recall, recall_std, f1, f1_std``, then the intervals ``mean_ci_low, mean_ci_high,
         std_ci_low, std_ci_high, con_ci_low, con_ci_high, ccon_ci_low, ccon_ci_high``, and ``kappa, robust_share,
-        fragile_share`` with ``kappa_ci_low, ..., fragile_ci_high``, and ``constant_seeds``. ``var`` and ``..._std``
-        have ddof=0 (equation 1), the interval is of the standard deviation over all seeds. Of regression ``con`` is
+        fragile_share`` with ``kappa_ci_low, ..., fragile_ci_high``, and ``constant_seeds``. ``std`` has ddof=1 and
+        the interval, ``var`` and ``..._std`` have ddof=0 (equation 1). Of regression ``con`` is
         CON-PEAR; ccon, precision, recall and f1 are nan.
     """
     rows = []
@@ -247,7 +247,7 @@ def study_rows(studies: Sequence[SeedsStudy]) -> pd.DataFrame:
         con = pairs.get("consistency", pairs.get("consistency_pearson"))
         ccon = pairs.get("correct_consistency")
         columns: list[tuple[str, object, str]] = [("seeds", scores, "runs"), ("metric_mean", scores, "mean")]
-        columns += [("var", scores, "var"), ("con", con, "mean"), ("ccon", ccon, "mean")]
+        columns += [("var", scores, "var"), ("std", scores, "std"), ("con", con, "mean"), ("ccon", ccon, "mean")]
         columns += [("con_std", con, "std"), ("ccon_std", ccon, "std")]
         for name in ("precision", "recall", "f1"):
             macro = study.spreads.get(f"{name}_macro")

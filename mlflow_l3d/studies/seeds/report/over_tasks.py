@@ -37,7 +37,7 @@ from mlflow_l3d.studies.seeds.report.words import investigate_command
 
 _COLUMNS: Final = {
     "mean": ("metric_mean", "mean"),
-    "[[VAR|var]]": ("var", "std"),
+    "[[typically ±|std]]": ("std", "std"),
     "[[two seeds agree|agree]]": ("con", "con"),
     "[[agree, right|right]]": ("ccon", "ccon"),
     "robust": ("robust_share", "robust"),
@@ -116,7 +116,7 @@ def over_headline(models: Sequence[ModelOverTasks]) -> str:
     if not rows:
         return "Too few seeds have a score to compare tasks."
     most = " most" if len(rows) > 1 else ""
-    return f"The seed moves the score{most} on {rows[0]['name']}: VAR {rows[0]['size']}."
+    return f"The seed moves the score{most} on {rows[0]['name']}: typically {rows[0]['size']}."
 
 
 def _tests(models: Sequence[ModelOverTasks]) -> list[BetterSeed]:
@@ -130,7 +130,7 @@ def over_answers(models: Sequence[ModelOverTasks]) -> tuple[Answer, Answer, Answ
     where = "Too few seeds have a score."
     if rows:
         least = f" Least: **{rows[-1]['name']}**, {rows[-1]['size']}." if len(rows) > 1 else ""
-        where = f"On **{rows[0]['name']}**: [[VAR|var]] is **{rows[0]['size']}**.{least}"
+        where = f"On **{rows[0]['name']}**: [[typically|std]] **{rows[0]['size']}**.{least}"
     better, size, falls = [], [], set()
     for model in models:
         name = f"{model.model}: " if len(models) > 1 and model.model else ""
@@ -200,7 +200,7 @@ def tasks_table(models: Sequence[ModelOverTasks], most: int | None = None) -> Ta
     for row in rows[:most]:
         cells = {"task": shorten(row["name"], 40), "mean": "", scale: Drawn(dots_bar(row["around"], axis, row["name"]))}
         for head, (value, start) in list(_COLUMNS.items())[: 3 if most else None]:
-            shown = unit_of(row["metric"]).text if value in ("metric_mean", "var") else points
+            shown = unit_of(row["metric"]).text if value in ("metric_mean", "std") else points
             cells[head] = with_limits(shown(row[value]), interval_of(row, start, shown), "({})").replace(MISSING, "-")
         size = {"training\nexamples": plain(row["training_size"], 0), "metric": row["metric"].name}
         body.append(cells if most else cells | size)

@@ -16,7 +16,7 @@ from mlflow_l3d.metrics.known import assumed_direction
 from mlflow_l3d.report.draw import nice_step
 from mlflow_l3d.report.numbers import MISSING, UNITS, between, counted, plain, points, unit_of
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.text import RETRY, Answer, Step, changed_predictions, few_runs, may_be_luck
+from mlflow_l3d.report.text import COMPARE, RETRY, Answer, Step, changed_predictions, few_runs, may_be_luck
 from mlflow_l3d.studies.investigation.report.details import bibtex, escaped
 from mlflow_l3d.studies.seeds.numbers import SeedsStudy
 from mlflow_l3d.studies.seeds.numbers.compared import AnswerChanges
@@ -241,7 +241,7 @@ def steps(study: SeedsStudy, source: Source, failed: int) -> Iterator[Step]:
         yield Step("Is a changed command better? Change it in this line; both are trained until that is clear:", gate)
     elif source.run_id:
         compare = source.on_runs("compare", runs=f"{source.run_id},RUN_ID")
-        yield Step("Is another system better? Name its run, and the luck of both is counted:", compare)
+        yield Step(COMPARE, compare)
 
 
 def investigate_command(source: Source) -> str:
