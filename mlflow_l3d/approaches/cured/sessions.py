@@ -37,6 +37,8 @@ def read_member(path: Path) -> Outcome | None:
         frame = pd.read_parquet(path)
     except (OSError, ValueError):
         return None
+    if not frame.attrs:  # an earlier version wrote its metrics elsewhere
+        return None
     ids = frame["example_id"].to_numpy()
     ids = ids.astype(np.str_) if ids.dtype.kind == "O" else ids
     scores = frame.filter(regex=r"^score_\d+$").to_numpy(np.float32)

@@ -155,7 +155,8 @@ def verify(
     change = float(measured.difference)
     made = verified.prediction
     std = float(plain.std(ddof=1))
-    scaled = Range(*(std / made.std_before * end for end in made.std))
+    scale = (std or math.nan) / (made.std_before or math.nan)  # of equal scores nothing is known
+    scaled = Range(*(scale * end for end in made.std))
     return replace(
         verified,
         prediction=replace(made, std=scaled, std_before=std),

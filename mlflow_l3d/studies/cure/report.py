@@ -238,7 +238,7 @@ def verified_table(each: Verified, answer: CureAnswer) -> Table:
     agree = each.plain_consistency, prediction.consistency.value, each.consistency
     rows = [
         ("std", range_text(each.plain, unit), range_text(prediction.std, unit), range_text(each.cured, unit)),
-        ("std (%)", "100", percent_text(prediction.std.value / prediction.std_before), ratio),
+        ("std (%)", "100", percent_text(prediction.std.value / (prediction.std_before or math.nan)), ratio),
         ("change of mean", "", *(range_text(one.mean_change, unit, sign=True) for one in (prediction, each))),
         ("agree (%)", *(points(one, 1) for one in agree)),
     ]

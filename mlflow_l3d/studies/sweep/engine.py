@@ -148,6 +148,7 @@ class Engine:
                     for point, lock in busy.items():
                         with lock:
                             point.busy = None
+                    self._scoring.submit(int).result()  # the others are scored: their runs hold what they could lend
                     self._unscored += busy
                     self._train()
                 self._scoring.shutdown()

@@ -13,7 +13,7 @@ from mlflow_l3d.analysis.comparison.system import System
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import marked
-from mlflow_l3d.studies.comparison.report import comparison_document, first_table, score_strips
+from mlflow_l3d.studies.comparison.report import comparison_document, first_table, score_strips, words
 from mlflow_l3d.studies.comparison.report.tables import difference_table, luck_table
 from mlflow_l3d.studies.comparison.report.words import (
     ComparedParent,
@@ -343,6 +343,14 @@ def test_a_claimed_difference_is_not_rounded_to_0_where_errors_of_single_tasks_h
     assert headline(found) == "A is better than B by 0.05 points over 40 tasks."
     assert first_table(found).rows[0][-1] == "+0.05\n(+0.02 to +0.08)"
     assert difference_table(found).rows[-1][3:5] == ("+0.05", "+0.02 to +0.08")
+
+
+def test_the_decimals_of_a_table_are_decided_once(monkeypatch):
+    found = among({"A": FIRST, "B": APART, "C": LOWER, "D": SLIGHTLY})
+    looked, plain = [], words.judged
+    monkeypatch.setattr(words, "judged", lambda comparison: looked.append(1) or plain(comparison))
+    assert len(difference_table(found).rows) == 6
+    assert len(looked) == 1 + 6  # which of a pair is first is decided for each
 
 
 def test_what_is_paired_and_what_is_not_is_said():

@@ -39,6 +39,9 @@ def test_numbers_are_those_of_the_pairs_with_two_scores() -> None:
     assert verified.less_spread == "verified"
     assert verified.mean_kept(0.01, 1.0) == "verified"
     assert verified.mean_kept(0.01, -1.0) == "refuted"  # a larger error, by more than the smallest effect
+    equal = verify(replace(NOTHING, prediction=made), np.full(9, 0.5), cured[:9])
+    assert (equal.plain.value, math.isnan(equal.prediction.std.value)) == (0.0, True)
+    assert [row[2] for row in verified_table(equal, answer_of(equal)).rows[:2]] == ["n/a"] * 2
     wider = verify(NOTHING, *with_gaps, level=0.99)
     assert wider.ratio.low < verified.ratio.low < verified.ratio.high < wider.ratio.high
     assert wider.mean_change.low < verified.mean_change.low

@@ -102,7 +102,7 @@ def first_table(comparison: Comparison) -> Table:
     rows = []
     for pair, (first, second, ends, verdict) in zip(pairs, views, strict=True):
         value, start, end = (unit.scale * each for each in ends)
-        shown, low, high = (words.change(comparison, number) for number in ends)
+        shown, low, high = map(words.change(comparison), ends)
         task = pair.task if isinstance(pair, Difference) else "all tasks"
         called = f"{names[first]} - {names[second]}"
         if len(called) > 24:

@@ -35,7 +35,7 @@ def direction_sentence(comparison: Comparison) -> str:
 def difference_table(comparison: Comparison) -> Table:
     """Return every pair on every task, and over tasks: means, difference, intervals, p-values, verdict."""
     unit, rows = unit_of(comparison.metric), []
-    shown = partial(change, comparison, least=2)
+    shown = change(comparison, least=2)
     pairs: list[Difference | TaskMean] = [*comparison.differences, *comparison.over_tasks]
     for pair in pairs:
         one = pair if isinstance(pair, Difference) else pair.found

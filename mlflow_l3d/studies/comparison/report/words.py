@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from string import ascii_uppercase
 from typing import Final, NamedTuple
 
@@ -27,10 +27,8 @@ class Lead(NamedTuple):
         The names, shortened.
     gain, low, high
         By how much it is better, with its interval, see :func:`limits`.
-    pair
-        The record.
-    turned
-        Whether the one ahead is the second of the record.
+    pair, turned
+        The record, and whether the one ahead is the second of it.
     """
 
     ahead: str
@@ -89,15 +87,16 @@ def short_names(comparison: Comparison) -> dict[str, str]:
 
 def size(comparison: Comparison, value: float) -> str:
     """Return a difference, with its unit if the metric is read in per cent."""
-    return unit_of(comparison.metric).size(value, change(comparison, value, ""))
+    return unit_of(comparison.metric).size(value, change(comparison)(value, ""))
 
 
-def change(comparison: Comparison, value: float, sign: str = "+", least: int = 1) -> str:
-    """Return a difference with its sign and decimals by the errors, `least` or more: no claimed one rounds to 0."""
+def change(comparison: Comparison, least: int = 1) -> Callable[..., str]:
+    """Return what writes differences, with decimals by the errors, `least` or more: no claimed one rounds to 0."""
     unit = unit_of(comparison.metric)
     claimed = (pair for pair in judged(comparison) if pair.verdict not in (UNDECIDED, EQUIVALENT))
     sizes = [*(abs(limits(pair)[0]) for pair in claimed), *(each.spread.error for each in comparison.differences)]
-    return unit.written(unit.scale * value, max(least, *map(unit.digits, sizes)), sign)
+    digits = max(least, *map(unit.digits, sizes))
+    return lambda value, sign="+": unit.written(unit.scale * value, digits, sign)
 
 
 def effect_text(comparison: Comparison) -> str:
@@ -184,7 +183,7 @@ def answers(comparison: Comparison) -> tuple[Answer, Answer, Answer]:
 
 def _luck(comparison: Comparison, lead: Lead) -> str:
     ends = sorted(comparison.metric.sign * end for end in (lead.low, lead.high))  # with the signs of the table
-    interval = " to ".join(change(comparison, end) for end in ends)
+    interval = " to ".join(map(change(comparison), ends))
     said = f"{percent(comparison.level)} interval **{interval}**{' points' if comparison.metric.percent else ''}"
     said += "" if comparison.metric.greater_is_better else " (less is better)"
     counts = "It allows for luck on each task, and for tasks that differ."
