@@ -67,8 +67,9 @@ def test_widest_table_fits(importance, analysis):
     stds = dict.fromkeys(("contributed_std", "mitigated_std", "golden_std", "score_std"), 0.1234)
     record = importance("model_initialisation", interval=(-0.41, -0.91, -0.11))
     record = replace(record, importance=-12.34, cells_missing=2000, **stds)
-    text = text_of(analysis([record]), title="t")
+    text = text_of(replace(analysis([record]), checks=[Check("L3D007", "warning", "Few", "x", "data_order")]))
     assert max(map(len, text.splitlines())) <= WIDTH
+    assert "To watch: Few (L3D007, data_order)" in text.splitlines()
 
 
 @given(

@@ -226,7 +226,7 @@ def which_examples(
     why = f"{len(scores)} runs: at least {_FEWEST_RUNS} with different examples and scores are needed"
     if len(scores) >= _FEWEST_RUNS and np.ptp(scores) > 0 and not (included == included[0]).all():
         r2 = _held_out(included, scores)
-        why = f"no signal: R2 on held-out runs is {r2.value:z.2f} [{r2.low:z.2f}, {r2.high:z.2f}]"
+        why = f"no signal (R2 on held-out runs: {r2.value:z.2f}, {r2.low:z.2f} to {r2.high:z.2f})"
     if not r2.low > 0:
         return GoodExamples(r2, np.zeros(0, dtype=np.int64), Prediction(remedy=remedy, basis="unknown", reason=why))
     sign, limits = (1, (-math.inf, math.inf)) if metric is None else (metric.sign, metric.range)

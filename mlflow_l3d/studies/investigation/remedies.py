@@ -123,7 +123,7 @@ def predicted(
         reasons.insert(0, f"Ensembles over {listed(list(dict.fromkeys(untrained)), 'or')} cannot be verified: {why}")
     if members.factors and predictions and members.design.name == "crossed":
         # Ten columns are ten draws of the members, however many rows there are.
-        reasons.insert(0, "All rows share their columns: design=nested predicts more exactly with as many runs.")
+        reasons.insert(0, "All base runs try the same seeds: design=nested predicts more exactly with as many runs.")
     return predictions, reasons
 
 

@@ -22,9 +22,7 @@ class _Asked(TypedDict, total=False):
     hyperparameters: Annotated[
         shared.Settings, Of("auto", "as in investigate; auto, and values alone, train the whole model if possible")
     ]
-    num_labelled: Annotated[
-        int | Auto, Of("auto", "training examples, drawn once from the train part; auto is all", low=2)
-    ]
+    num_labelled: Annotated[int | Auto, Of("auto", "training examples, drawn once; auto: all of the train part", low=2)]
     root_seed: Annotated[int, replace(shared.SEED, help="number from which these draws are derived (not the seeds)")]
 
 
@@ -35,16 +33,9 @@ class _Seeds(TypedDict, total=False):
     ]
     validation_fraction: Annotated[
         float,
-        Of(
-            "0",
-            "share of the train part held out to choose the best epoch; 0: the last epoch counts",
-            high=1,
-            closed=True,
-        ),
+        Of("0", "share of the train part held out to choose the best epoch; 0: the last counts", high=1, closed=True),
     ]
-    test_size: Annotated[
-        int | Auto, Of("auto", "test examples, drawn once from the validation part; auto is all", low=2)
-    ]
+    test_size: Annotated[int | Auto, Of("auto", "test examples, drawn once from the validation part; auto: all", low=2)]
     reference_size: shared.ReferenceSize
 
 

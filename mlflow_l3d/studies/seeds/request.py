@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
+import pandas as pd
+
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.icl.endpoint.store import is_endpoint
 from mlflow_l3d.cells.cell import Cell, content_key
@@ -94,6 +96,14 @@ class SeedsRequest(CellRequest):
         """Return the origin of the result, with what an investigation could change."""
         return with_other_luck(super().source(run_id, address), self.setup.approach, governed_factors(self.setup))
 
+    def notes(self, cells: pd.DataFrame) -> tuple[str, ...]:
+        """Return what to know of the result, and whether the code gets other numbers than the seeds of the report."""
+        if SEED in self.setup.approach.factors or not self.setup.approach.brings_data:
+            return super().notes(cells)
+        drawn = f"Numbers for {', '.join(governed_factors(self.setup))} are drawn from the seeds"
+        itself = "A factor named seed gets the seeds themselves: {seed} in a command."
+        return (f"{drawn}. {itself}", *super().notes(cells))
+
     def content(self) -> dict[str, Any]:
         """Return what the document holds in addition to the document of every study."""
         task, split = self.setup.task, self.split
@@ -137,6 +147,10 @@ class RepeatsRequest(SeedsRequest):
     def design(self) -> SeedsDesign:
         """Return the layout of the cells."""
         return replace(super().design(), repeated=int(self.given["root_seed"]))
+
+    def notes(self, cells: pd.DataFrame) -> tuple[str, ...]:
+        """Return what to know of the result, without the advice to send identical requests."""
+        return tuple(note for note in super().notes(cells) if "mlflow-l3d replicate" not in note)
 
     def content(self) -> dict[str, Any]:
         """Return what the document holds in addition to the document of every study."""

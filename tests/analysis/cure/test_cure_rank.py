@@ -147,7 +147,7 @@ def test_good_examples_are_named_only_if_runs_show_them(signal: float) -> None:
         found = which_examples(included, scores, factor="sample_choice", groups=np.repeat([0, 1], 15))
         if not signal:
             assert not len(found.best)
-            assert "no signal" in found.prediction.reason
+            assert "no signal (R2 on held-out runs: " in found.prediction.reason
             assert "-0.00" not in found.prediction.reason
             continue
         assert found.r2.low > 0

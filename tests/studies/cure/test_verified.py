@@ -98,7 +98,7 @@ def test_an_open_mean_is_named_only_if_no_other_remedy_keeps_it() -> None:
 def test_a_reason_below_the_table_is_no_note_too() -> None:
     vote = replace(NOTHING.prediction, std=Range(0.02, 0.01, 0.03), mean_change=Range(0.0), std_before=0.1)
     labels = Prediction(remedy=other_labels(60, 120), basis="unknown", reason="unknown until verified")
-    reasons = ("120 labelled examples in place of 60: unknown until verified.", "All rows share their columns.")
+    reasons = ("120 labelled examples in place of 60: unknown until verified.", "All base runs try the same seeds.")
     document = page_of(answer_of(predictions=(vote, labels), reasons=reasons))
     assert (document.to_text().replace("\n", " ").count(reasons[0]), document.notes) == (1, [reasons[1]])
 

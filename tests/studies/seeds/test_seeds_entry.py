@@ -20,6 +20,7 @@ from seeds_entry_cases import by_choice, by_class, by_number, choice_task, class
 
 from mlflow_l3d import cli
 from mlflow_l3d.approaches.command.approach import Command
+from mlflow_l3d.approaches.finetuning.approach import Finetuning
 from mlflow_l3d.cells.factors import configuration_seed, stream_seed
 from mlflow_l3d.designs.layout import PAPER_SEEDS
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -27,7 +28,7 @@ from mlflow_l3d.studies.evaluation.finished import delete
 from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.evaluation.view import view
 from mlflow_l3d.studies.investigation.evaluate import score_parent
-from mlflow_l3d.studies.seeds.request import parse_seeds, specify_seeds
+from mlflow_l3d.studies.seeds.request import _hyperparameters, parse_seeds, specify_seeds
 from mlflow_l3d.studies.seeds.results import evaluate_seeds
 from mlflow_l3d.studies.seeds.run import SeedsRun, seeds
 
@@ -537,9 +538,7 @@ def test_command_line(place: Place, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "2 seeds | mine.csv | synthetic" in capsys.readouterr().out
     [parent] = place.parents()
     assert parent.data.params["task"] == "mine.csv"
-    everything = json.dumps([parent.data.params, parent.data.tags])
-    for run in place.cells():
-        everything += json.dumps([run.data.params, run.data.tags])
+    everything = json.dumps([[run.data.params, run.data.tags] for run in (parent, *place.cells())])
     everything += place.download(parent.info.run_id, "investigation.json", tmp_path).read_text()
     assert str(tmp_path) not in everything
     assert str(Path.home()) not in everything
@@ -569,9 +568,7 @@ def test_runs_of_mlflow_become_the_parent_and_the_comparison(place: Place, monke
 
 
 def test_what_auto_means_for_other_models_and_approaches() -> None:
-    from mlflow_l3d.approaches.finetuning.approach import Finetuning
     from mlflow_l3d.approaches.synthetic import Synthetic
-    from mlflow_l3d.studies.seeds.request import _hyperparameters
 
     assert _hyperparameters("auto", Finetuning(), "roberta-base") == "trainable=full"
     assert _hyperparameters("auto,epochs=2", Finetuning(), "roberta-base") == "trainable=full,epochs=2"
@@ -581,8 +578,6 @@ def test_what_auto_means_for_other_models_and_approaches() -> None:
 
 
 def test_paper_means_what_the_study_published_for_the_model_and_the_task() -> None:
-    from mlflow_l3d.approaches.finetuning import Finetuning
-    from mlflow_l3d.studies.seeds.request import specify_seeds
     from mlflow_l3d.tasks.identity import make_task
 
     texts, labels = ([f"text {number}" for number in range(40)],), np.arange(40) % 2
@@ -602,3 +597,11 @@ def test_scores_of_two_units_end_the_study(place: Place, tmp_path: Path) -> None
     approach = Command([sys.executable, str(script), "{seed}"])
     with pytest.raises(L3DError, match=r"^seed 2: .* wrote accuracy 1\.2, and .* Write all as fractions"):
         seeds(approach=approach, seeds=[0, 1, 2, 3], executor="inline", self_test="skip")
+
+
+def test_a_command_without_seed_is_said_to_get_other_numbers(place: Place) -> None:
+    code = "import sys; print('accuracy:', int(sys.argv[1]) % 97 / 100)"
+    for factor, is_said in (("seed", False), ("model_initialisation", True)):
+        approach = Command([sys.executable, "-c", code, f"{{{factor}}}"])
+        found = seeds(approach=approach, seeds=3, executor="inline", self_test="skip").summary()
+        assert ("Numbers for model_initialisation are drawn from the seeds." in found) is is_said

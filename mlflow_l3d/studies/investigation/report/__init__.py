@@ -157,10 +157,8 @@ def _checks(shown: Shown) -> list[Item]:
 
 def _check_lines(shown: Shown) -> list[str]:
     warnings = [check for check in by_code(shown.analysis.checks) if check.severity == "warning"]
-    factors = [
-        (f" [{', '.join(shorten(name, 30) for name in each.factors)}]" if each.factors else "") for each in warnings
-    ]
-    return [shorten(f"{each.code}{of}: {each.title}", 100) for each, of in zip(warnings, factors, strict=True)]
+    codes = [", ".join([each.code, *(shorten(name, 30) for name in each.factors)]) for each in warnings]
+    return [shorten(f"To watch: {each.title} ({code})", 100) for each, code in zip(warnings, codes, strict=True)]
 
 
 SHARES: Final = ("share of variance (%)", "share low (%)", "share high (%)")
