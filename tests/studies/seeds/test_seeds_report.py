@@ -352,7 +352,7 @@ def test_numbers_in_the_unit_of_a_metric_are_neither_per_cent_nor_compared_with_
     one = over_tasks([drawn_study(rng, task="rte", training_size=90), errors])
     assert one[0].correlations.query("scale == 'log'")["tasks"].tolist() == [1, 2, 1], "of VAR, CON and CCON"
     where = marked(over_answers(one)[0].lead)
-    assert where.startswith("On rte: VAR is ")
+    assert where.startswith("On rte: typically ± ")
     assert "stsb" not in where
     (table,) = published_tables(one[0].rows)
     assert table.rows[1][4] == f"{errors.own.mean:.2f}\n(±{errors.own.var:.2f})"

@@ -141,7 +141,7 @@ def over_answers(models: Sequence[ModelOverTasks]) -> tuple[Answer, Answer, Answ
         if not math.isnan(low):
             falls.add("Yes" if high < 0 else "No" if low > 0 else "Undecided")
             numbers = f"{signed(slope['pearson'])} ({between(low, high)}), over {slope['tasks']} tasks"
-            size.append(f"{name}VAR correlates with the log of the size at {numbers}.")
+            size.append(f"{name}[[VAR|var]] correlates with the log of the size at {numbers}.")
     settled = "It depends on the model" if "Yes" in falls else "Undecided"
     settled = falls.pop() if len(falls) == 1 else settled
     unknown = ("Too few tasks have a known training size.",)
