@@ -94,7 +94,7 @@ def _strips(study: GroupsStudy) -> Drawing:
 
 
 def verdicts(study: GroupsStudy) -> list[str]:
-    """Return what is said of each group, in their order."""
+    """Return the verdict on each group in words, in their order."""
     against = {"better": "worse than the best", "undecided": "may be as good", "": "not tested", "best": "best mean"}
     said = zip(study.groups["group"], study.groups["verdict"], strict=True)
     return ["equal mean" if name in study.tied else against[verdict] for name, verdict in said]
