@@ -87,4 +87,4 @@ def test_the_error_of_differences_of_any_size():
 def test_constant_table():
     found = crossed_components(np.full((4, 3), 0.1))
     assert found.total == 0.0
-    assert np.isnan([found.variances().total_index, found.variances().importance, found.total_degrees]).all()
+    assert np.isnan([found.variances().total_index, found.variances().importance]).all()

@@ -11,6 +11,7 @@ from statsmodels.stats.multitest import multipletests
 from mlflow_l3d.analysis.importance import importance, radial_importance
 from mlflow_l3d.analysis.importance.estimators import NESTED
 from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
+from mlflow_l3d.analysis.importance.estimators.nested import nested_estimate
 from mlflow_l3d.analysis.importance.multiplicity import holm, paired_difference, rank_factors
 from mlflow_l3d.designs import design_named
 
@@ -164,6 +165,10 @@ def test_boundary_uses_the_intervals_of_the_two():
     assert pair.low < -0.1
     assert pair.high > 0.1
     assert pair.p == 1.0
+    estimates = {name: nested_estimate(table) for name, table in {**tables, "other": noise}.items()}
+    p = paired_difference("one", "other", estimates, rows=6).p
+    ends = paired_difference("one", "other", estimates, rows=6, level=1 - p)
+    assert min(abs(ends.low), abs(ends.high)) == pytest.approx(0, abs=1e-3)
 
 
 def test_each_pair_is_compared_on_the_rows_that_both_have():

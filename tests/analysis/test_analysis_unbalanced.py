@@ -142,6 +142,8 @@ def test_what_rows_and_columns_both_count_is_taken_away_whatever_is_missing(miss
         lengths = [np.ptp(crossed.crossed_estimate(table).interval()) for table in (part, whole)]
         ratios.append(lengths[0] / lengths[1])
     assert 0.97 < np.mean(ratios) < 1.04
+    sums = np.add.outer(np.arange(5.0), [0.0, 2.0, 7.0])
+    assert crossed._filled(np.where(np.eye(5, 3) > 0, np.nan, sums)) == pytest.approx(sums, abs=1e-3)
 
 
 def tolerated(tables, share):

@@ -56,6 +56,9 @@ def test_two_runs_without_keys_in_one_place() -> None:
         cells_of_runs(twins)
     twins[0].info.status = "FAILED"
     assert cells_of_runs(twins)["run_id"].tolist() == ["1"]
+    for twin in twins:
+        twin.info.status, twin.data.tags[names.CELL_KEY] = "FINISHED", "the same"
+    assert cells_of_runs(twins)["run_id"].tolist() == ["0"]
 
 
 def test_a_score_is_computed_from_the_test_examples_alone(tmp_path: Path) -> None:

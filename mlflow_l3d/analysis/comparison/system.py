@@ -102,8 +102,6 @@ class System:
     @cached_property
     def of_units(self) -> FloatArray:
         """What each unit adds to the mean over runs, shape (units,)."""
-        if not len(self.unit):
-            return np.zeros(self.units)
         return np.bincount(self.unit, self.influence, minlength=self.units).astype(np.float64)
 
     def averaged(self, unit: IntArray) -> System:

@@ -166,8 +166,8 @@ class Stability:
             if runs.pairs:
                 left_out["rows with golden runs"] = means_without(of_rows), self._golden_without(rows)
             else:
-                if runs.shared_columns and (columns := self._without_columns(factor)) is not None:
-                    left_out["columns"] = columns, golden.consistency
+                if runs.shared_columns:
+                    left_out["columns"] = self._without_columns(factor), golden.consistency
                 left_out["golden runs"] = within.consistency, self._found(Group(GOLDEN, GOLDEN)).without_run
             importances[factor] = prediction_importance(within, golden, of_rows, left_out)
         return importances
@@ -199,15 +199,13 @@ class Stability:
         assert self._shares is not None
         return self._shares.groups[group].found
 
-    def _without_columns(self, factor: str) -> FloatArray | None:
-        """Return shape (N,): CON within rows without one column; None if runs do not say their column.
+    def _without_columns(self, factor: str) -> FloatArray:
+        """Return shape (N,): CON within rows without one column.
 
         A row that lacks the column keeps its value.
         """
         rows = {group: columns for group, columns in self._columns.items() if group.table == factor}
         every_column = {column for columns in rows.values() for column in columns if column is not None}
-        if any(None in columns for columns in rows.values()):
-            return None
         without = [
             [
                 self._found(group).without(columns.index(column) if column in columns else None)

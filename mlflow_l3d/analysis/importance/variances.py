@@ -153,9 +153,7 @@ class MeanSquares:
 
     @property
     def total_degrees(self) -> float:
-        """Degrees of freedom of the total, for normal scores (Satterthwaite 1946); nan if the total is zero."""
-        if self.total <= 0:
-            return math.nan
+        """Degrees of freedom of the total, which is above zero, for normal scores (Satterthwaite 1946)."""
         parts = [(self.of_rows / self.row_size, self.rows - 1)]
         share = 1 - 1 / self.row_size
         if not self.nested:

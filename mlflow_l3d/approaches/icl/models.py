@@ -195,8 +195,6 @@ def mix(model: Any) -> None:
     for module in model.modules():
         if isinstance(module, torch.nn.Linear) and module is not head:
             module.to(torch.bfloat16)
-    if head is None:
-        return
     plain = head.forward
 
     def forward(hidden: torch.Tensor) -> torch.Tensor:

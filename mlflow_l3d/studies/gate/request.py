@@ -181,9 +181,9 @@ def check_comparable(baseline: Side, candidate: Side) -> None:
     if not baseline.task or not candidate.task:
         return
     of_baseline = f"of {the_baseline}"
-    typed = candidate.run_id or candidate.title
     if baseline.task.get("fingerprint") != candidate.task.get("fingerprint"):
         data, allowed_data = candidate.task.get("name"), baseline.task.get("name")
+        typed = candidate.run_id or f"task={data}"
         also = ", of other content" if data == allowed_data else ""
         allowed = f"is of the data {data}{also}, and must be of those {of_baseline} ({allowed_data})"
         raise ParameterError("candidate", typed, allowed)

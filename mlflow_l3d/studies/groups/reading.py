@@ -95,7 +95,7 @@ def read_scores(client: Client, runs: ExistingRuns, metric: str, step: str, *, f
         above = up[np.unique(above)]
     used = scored & ~is_parent
     if used.sum() < fewest:
-        allowed = f"{int(used.sum())} finished runs have it, and at least {fewest} are needed"
+        allowed = f"at least {fewest} finished runs must have it, not {int(used.sum())}"
         raise ParameterError("metric", chosen.name, allowed, "Name another metric, or more runs.")
     states = frame["status"].str.lower().where(~finished, "with child runs")
     states = states.where(~finished | is_parent, "without a score")

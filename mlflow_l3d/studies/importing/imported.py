@@ -80,8 +80,14 @@ class Import:
     @cached_property
     def seeds(self) -> tuple[int, ...] | None:
         """The seeds if the runs differ in nothing else, else None."""
-        for name, values in self.grouped[0].seed_values.items() if not self.grouped[1] else ():
-            if "seed" in str(name).lower() and values.str.fullmatch("[0-9]+").all() and values.map(int).is_unique:
+        return self._numbers_by("seed")
+
+    def _numbers_by(self, word: str) -> tuple[int, ...] | None:
+        """Return the numbers that a setting with this word in its name gives to runs that differ in nothing else."""
+        numbered = self.settings.filter([FORMATS[self.arguments["from_"]].numbered]).fillna("")
+        columns = self.grouped[0].seed_values.join(numbered)
+        for name, values in columns.items() if not self.grouped[1] else ():
+            if word in str(name).lower() and values.str.fullmatch("[0-9]+").all() and values.map(int).is_unique:
                 return tuple(map(int, values))
         return None
 
@@ -166,7 +172,7 @@ class Import:
 
     def document(self) -> dict[str, Any]:
         """Return the content of ``investigation.json`` for `evaluate` and `compare`, free of private paths."""
-        numbers = self.seeds or tuple(range(len(self.runs)))
+        numbers = self.seeds or self._numbers_by("") or tuple(range(len(self.runs)))
         recorded = [
             {
                 "cell_key": cell.key,

@@ -99,8 +99,7 @@ class TunedSession(CellwiseSession):
 
     def run_cell(self, cell: Cell) -> Outcome:
         """Train and score a trial."""
-        if not isinstance(cell, TrialCell):
-            raise L3DError(f"a search trains trials, and was given the cell {cell.name}.")
+        assert isinstance(cell, TrialCell)
         session = self._session(cell.hyperparameters)
         cells = []
         for number, seeds in enumerate(cell.configurations_seeds):

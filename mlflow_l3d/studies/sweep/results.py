@@ -179,7 +179,6 @@ def points_of_sweep(client: Client, run_id: str) -> ReadPoints:
     top = parent_run(client, run_id, "source")
     every = children_of(client, str(top.info.experiment_id), run_id)
     parents = [run for run in every if run.data.tags.get(names.ROLE) == "investigation"]
-    parents = [run for run in parents if names.SUPERSEDED_BY not in run.data.tags]
     if not parents:
         raise ParameterError("source", run_id, "is a sweep without points", "Run the same sweep again.")
     begun_points, experiments = points_of(client, parents)

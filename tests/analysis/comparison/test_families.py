@@ -38,6 +38,7 @@ def test_joint_p_values_lie_between_those_alone_and_holms(rng):
     assert (joint <= holm(alone)).all()
     assert (joint < holm(alone)).any()
     assert 0.95 < joint_level([(correlation, spreads)], 0.95) < 1 - 0.05 / 6
+    assert correlation.diagonal() == pytest.approx(1)
 
 
 def test_one_pair_is_not_adjusted(rng):

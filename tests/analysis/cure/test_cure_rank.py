@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.linear_model import Ridge
 
 from mlflow_l3d.analysis.cure import Prediction, Range, Remedy, helping, helps, pareto
-from mlflow_l3d.analysis.cure.examples import Point, more_labels, more_tests, which_examples
+from mlflow_l3d.analysis.cure.examples import _NOISE, Point, _fit, more_labels, more_tests, which_examples
 from mlflow_l3d.analysis.cure.predict import fixed, pairs, report_mean
 from mlflow_l3d.metrics.known import named
 
@@ -139,7 +140,7 @@ def test_more_test_examples_remove_their_own_luck_alone() -> None:
 @pytest.mark.parametrize("signal", [0.0, 0.5])
 def test_good_examples_are_named_only_if_runs_show_them(signal: float) -> None:
     random = np.random.default_rng(0)
-    gains, truths = [], []
+    gains, truths, halves = [], [], []
     for _ in range(8):
         effects = random.normal(0, math.sqrt(signal), 30)
         included = random.random((200, 30)).argsort(axis=1) < 6
@@ -154,10 +155,20 @@ def test_good_examples_are_named_only_if_runs_show_them(signal: float) -> None:
         assert [(found.best < 15).sum(), (found.best >= 15).sum()] == [3, 3]
         gains.append(found.prediction.mean_change.value)
         truths.append(effects[found.best].sum() - included.mean(axis=0) @ effects)
+        halves.append(found.prediction.mean_change.high - gains[-1])
         error = replace(named("mse"), range=(-scores.mean() - 0.1, math.inf))
         short = which_examples(included, -scores, factor="sample_choice", metric=error).prediction
         assert short.mean_change.value == short.mean_change.low == pytest.approx(-0.1)  # no mean is below the best
     if signal:
         assert np.mean(gains) == pytest.approx(np.mean(truths), rel=0.15)
+        assert np.std(np.subtract(gains, truths)) == pytest.approx(np.mean(halves) / 1.97, rel=0.3)
     short = which_examples(included[:20], scores[:20], factor="sample_choice")
     assert "at least 30" in short.prediction.reason
+
+
+def test_effects_of_examples_are_those_of_ridge_regressions() -> None:
+    random = np.random.default_rng(5)
+    included, scores = random.random((12, 5)) < [0.2, 0.4, 0.5, 0.6, 0.9], random.normal(size=12)
+    noises = _NOISE * included.var(axis=0).sum()
+    ridges = [Ridge(alpha=noise).fit(included, scores).coef_ for noise in noises]
+    assert (fit := _fit(included, scores)).effects == pytest.approx(fit.weights @ ridges)

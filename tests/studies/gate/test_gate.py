@@ -500,7 +500,7 @@ def test_runs_that_fail_do_not_count_and_are_told(place: Place) -> None:
         ({"candidate": "0" * 32}, f"candidate={'0' * 32}: no such run on the tracking server"),
         ({"baseline": "f" * 32}, f"baseline={'f' * 32}: no such run"),
         ({"candidate": "reference_size=40"}, "candidate=reference_size=40: must have the test set of baseline"),
-        ({"candidate": "test_size=40"}, "candidate=test_size=40: must have the test set of baseline"),
+        ({"candidate": "task=rotten_tomatoes"}, "candidate=task=rotten_tomatoes: is of the data rotten_tomatoes, and"),
         ({"alpha": 0.7}, "alpha=0.7: must be a number above 0 and below 0.5"),
         ({"smallest_effect": 0.2, "metric": "accuracy"}, "smallest_effect=0.2: must be at least 0.25: one of 400 test"),
         ({"smallest_effect": 0}, "smallest_effect=0: must be auto or a number above 0"),

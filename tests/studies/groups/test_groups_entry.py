@@ -72,8 +72,9 @@ def test_result_has_a_run_of_its_own_and_nothing_else_changes(place: Place) -> N
     assert [each["path"] for each in json.loads(run.data.tags["mlflow.loggedArtifacts"])] == tables
     assert run.data.tags["mlflow.note.content"].startswith("**lr=0.1 is better than lr=0.01 by 10.0 points.**")
     assert run.data.tags["mlflow.note.content"].count(f"{run.info.run_id}/artifacts/report.html)") == 1
-    table = first.report().table
-    assert [row[1] for row in (table.head, *table.rows)] == ["verdict", "best mean", "worse than the best"]
+    table, verdicts = first.report().table, first.to_frame()["verdict"]
+    assert [row[1] for row in (table.head, *table.rows)] == ["verdict", *verdicts]
+    assert verdicts.tolist() == ["best mean", "worse than the best"]
     assert (run.data.metrics["groups"], run.data.metrics["pairs_different"]) == (2, 1)
     assert run.data.metrics["group_std"] == pytest.approx(0.01)
     assert mlflow_l3d.load(first.run_id).summary() == first.summary()

@@ -17,7 +17,7 @@ from mlflow_l3d.analysis.importance.multiplicity import holm
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.groups.numbers import MOST_GROUPS, GroupsStudy, groups_study
+from mlflow_l3d.studies.groups.numbers import MOST_GROUPS, GroupsStudy, _bartlett, groups_study
 from mlflow_l3d.studies.groups.numbers.grouping import Grouping
 from mlflow_l3d.studies.groups.numbers.settings import SettingsStudy, settings_study
 from mlflow_l3d.studies.groups.report.words import answers, headline, step
@@ -90,6 +90,9 @@ def test_groups_of_very_different_spread_have_no_luck_in_common() -> None:
     assert math.isnan(study_of({"a": wide, "b": narrow}).luck)
     assert math.isnan(study_of({"a": wide, "b": [0.7] * 5}).luck)  # nor with one that has none
     assert study_of({"a": wide, "b": wide}).luck > 0
+    sides = wide, narrow[:3]
+    spreads = np.array([[np.var(each, ddof=1), len(each) - 1] for each in sides]).T
+    assert _bartlett(*spreads) == pytest.approx(stats.bartlett(*sides).pvalue)
 
 
 def test_smaller_is_better_and_a_single_pair_has_its_difference_in_the_headline() -> None:

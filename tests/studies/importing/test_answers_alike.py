@@ -222,6 +222,7 @@ def rows_of_scores(path: Path, **columns: list[Any]) -> Path:
         ({"eval_f1": [0, 61.5]}, {"eval_f1": [0, 0.615]}, "percent"),
         ({"hits@10": [20.5, 31.25]}, {"hits@10": [0.205, 0.3125]}, "percent"),
         ({"reward": [0.25, 153.5]}, {"reward": [0.25, 153.5]}, ""),
+        ({"accuracy": [0.5, 0.75], "loss": ["nan", 2.5]}, {"accuracy": [0.5, 0.75]}, ""),
         ({"accuracy": ["81,5", "79,25"]}, {"accuracy": [0.815, 0.7925]}, "percent"),
     ],
 )

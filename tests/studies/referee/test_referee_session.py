@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from mlflow_l3d.analysis.planning.evidence import Estimate, evidence_of_gain
+from mlflow_l3d.analysis.planning.evidence import Estimate, confidence_sequence, evidence_of_gain
 from mlflow_l3d.studies.referee.numbers import Assessment, Rules, assess, runs_left
-from mlflow_l3d.studies.referee.numbers.noise import Noise, NoiseSoFar, Spread
+from mlflow_l3d.studies.referee.numbers.noise import _RATIOS, Noise, NoiseSoFar, Spread
 from mlflow_l3d.studies.referee.numbers.session import Session, SystemRecord
 
 RULES = Rules(effect=1.0, candidates=60)
@@ -111,6 +112,16 @@ def test_five_fresh_runs_that_vary_much_have_an_interval() -> None:
     step, error = session.path[-1], np.std(differences, ddof=1) / math.sqrt(5)
     assert step.confirmed == pytest.approx(4.0)
     assert step.high - step.confirmed == pytest.approx(2.776 * error, rel=1e-3)  # Student's t with 4 degrees
+    # Of a loss, with one failed run; the others vary less than was learned.
+    degrees, session.rules = session.noise.estimate().degrees, replace(RULES, sign=-1.0)
+    session.champion.scores.update({number: session.baseline.scores[number] - 2 for number in numbers})
+    session.champion.scores[numbers[0]] = math.nan
+    session.confirm()
+    step, noise = session.path[-1], session.noise_of()
+    assert noise.degrees == degrees + 3
+    estimate = Estimate(2.0, 2 * (1 - noise.correlation) / 4, noise.std, noise.degrees)
+    limits = confidence_sequence(estimate, RULES.effect, 1 - RULES.alpha)
+    assert (step.confirmed, step.low, step.high) == pytest.approx((2.0, *limits))
 
 
 @pytest.mark.usefixtures("without_intervals")
@@ -238,6 +249,9 @@ def test_noise_is_learned_from_champions_and_candidates_and_one_that_collapses_s
     noise = learned.estimate()
     assert noise.std == pytest.approx(2.0, rel=0.15)
     assert noise.correlation == pytest.approx(0.6, abs=0.12)
+    prior = Spread.of_baseline(1.0, 19.0)
+    likely = prior.weights * stats.chi2.pdf(4 / _RATIOS, 3) / _RATIOS
+    assert prior.after(4.0, 3.0).weights - prior.weights == pytest.approx(likely / likely.sum())
     independent = NoiseSoFar(shares_seeds=False)
     independent.add_champion([1.0, 2.0])
     assert independent.estimate().correlation == 0

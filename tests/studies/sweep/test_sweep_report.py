@@ -22,7 +22,7 @@ from mlflow_l3d.studies.sweep.report import all_points, first_table, latex_table
 from mlflow_l3d.studies.sweep.report.shown import ShownSweep
 from mlflow_l3d.studies.sweep.report.words import answers, headline, short_notes, steps, watch
 
-LOST = SweptPoint("lost", {"shots": 32, "prompt_format": "A"}, "sst2", None, "out of <b>memory</b> & more")
+LOST = SweptPoint("lost", {"shots": 32, "prompt_format": "A"}, "sst2", None, "out of <b>memory</b> & more.")
 GIVEN = {"task": "reviews.csv", "over": '{"shots": [1, 2]}'}
 SOURCE = Source(approach="head", run_id="top", address="https://mlflow.example/#/runs/", given=GIVEN)
 SHARES = {"data_order": (0.5, 0.25, 0.25)}

@@ -191,6 +191,7 @@ def test_a_budget_of_cells_is_kept_and_a_larger_one_continues(place: Place) -> N
     second = run(**given)
     assert (second.computed, second.spent) == (2 * 9 - 12, False)
     assert place.client.get_run(first.run_id).data.tags["l3d.superseded_by"] == second.run_id
+    assert [point.run_id for point in evaluate(first.run_id).sweep.points] == [each.run_id for each in first.points]
     own = points_of(place, second.run_id)
     assert [run.data.tags["l3d.state"] for run in own] == ["complete"] * 2
     for parent in own:

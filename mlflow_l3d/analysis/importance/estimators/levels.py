@@ -43,8 +43,6 @@ class LevelSquares(MeanSquares):
     @property
     def total_degrees(self) -> float:
         """Degrees of freedom of the total, for normal scores; the main effect of the levels has no error."""
-        if self.total <= 0:
-            return math.nan
         parts = ((self.mitigated, self.rows - 1), ((1 - 1 / self.columns) * self.residual, self.residual_degrees))
         sum_of_squares = sum((part / self.total) ** 2 / degrees for part, degrees in parts)
         return 1 / sum_of_squares if sum_of_squares > 0 else math.inf

@@ -116,8 +116,6 @@ def _inequality(rows: _Rows) -> float:
     """
     several = rows.scores > 1
     degrees, count = rows.scores[several] - 1, int(several.sum())
-    if count < 2:
-        return 0.0
     variances = rows.within[several] / degrees
     squares = np.square(variances / variances.mean())
     others = max(count - float(squares.mean()), SMALLEST_SHARE)
@@ -152,9 +150,6 @@ def nested_limits(
     """
     from scipy.optimize import brentq
 
-    if squares.residual == 0:
-        only_rows = importance_of_variances(0.0, squares.of_rows)
-        return only_rows, only_rows
     if unequal is None or squares.of_rows <= squares.residual:
         least, most = squares.mitigated_limits(level, inequality)
         return importance_of_variances(squares.residual, most), importance_of_variances(squares.residual, least)

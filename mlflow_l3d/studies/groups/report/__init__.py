@@ -93,15 +93,21 @@ def _strips(study: GroupsStudy) -> Drawing:
     return Drawing(svg(y + 24, label, *parts, axis.drawn(y)), caption)
 
 
-def _groups_table(study: GroupsStudy, most: int) -> Table:
-    shown, tied, rows = unit_of(study.metric).text, study.tied, []
+def verdicts(study: GroupsStudy) -> list[str]:
+    """Return the verdict on each group in words, in their order."""
     against = {"better": "worse than the best", "undecided": "may be as good", "": "not tested", "best": "best mean"}
+    said = zip(study.groups["group"], study.groups["verdict"], strict=True)
+    return ["equal mean" if name in study.tied else against[verdict] for name, verdict in said]
+
+
+def _groups_table(study: GroupsStudy, most: int) -> Table:
+    shown, rows = unit_of(study.metric).text, []
     left_out = {"lowest", "highest", "[[luck up to|luck]]"} if most == _FIRST else set()
     left_out |= {"seeds"} if (study.groups["independent"] == study.groups["runs"]).all() else set()
-    for row in study.groups.head(most).to_dict("records"):
+    for row in study.groups.assign(verdict=verdicts(study)).head(most).to_dict("records"):
         cells = {
             "group": shorten(row["group"], 120),
-            "verdict": "equal mean" if row["group"] in tied else against[row["verdict"]],
+            "verdict": row["verdict"],
             "runs": str(row["runs"]),
             "seeds": str(row["independent"]),
             "mean": cell_of(row, "mean", shown),

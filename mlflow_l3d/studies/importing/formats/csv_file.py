@@ -70,7 +70,7 @@ def _scores(path: Path, frame: pd.DataFrame, listed: Sequence[str], metric: str)
     scores: dict[str, pd.Series] = {}
     named = []
     for name in [each for each in map(str, frame) if each not in listed]:
-        text = frame[name].str.strip()
+        text = frame[name].str.strip().replace("(?i)^nan$", "", regex=True)
         thousands = text.str.fullmatch(r"[1-9]\d{0,2}(,\d{3})+")
         if thousands.any() and (thousands | (text == "")).all():
             fix = "Write it without the comma, or with a point for decimals."

@@ -264,7 +264,8 @@ def watch(shown: ShownSweep) -> list[str]:
 def _notes(shown: ShownSweep) -> list[str]:
     sweep = shown.sweep
     notes = [
-        f"{shorten(point.name, 100)} has no score{f': {shorten(point.error, 300)}' if point.error else ''}."
+        f"{shorten(point.name, 100)} has no score{f': {shorten(point.error, 300)}' if point.error else ''}".rstrip(".")
+        + "."
         for point in sweep.failed
     ]
     if lacking := [each.cells_failed for each in shown.analyses if each.cells_failed]:
