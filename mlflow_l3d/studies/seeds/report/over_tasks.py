@@ -213,8 +213,8 @@ def tasks_table(models: Sequence[ModelOverTasks], most: int | None = None) -> Ta
 def published_tables(rows: pd.DataFrame) -> list[Table]:
     """Return Tables 7 and 8 of Zhou et al. 2025, for each model and benchmark; the std in a second line."""
     note = "Mean (and std with ddof=0) in %: over seeds; of CON and CCON over pairs. P, R, F1: macro averages."
-    metrics = rows.set_index(["model", "benchmark", "task"])["metric"]
-    note += "" if all(named(name).percent for name in metrics) else " Scores that are errors: in their own unit."
+    metrics = rows.set_index(["model", "benchmark", "task"])["metric"].to_dict()
+    note += "" if all(named(name).percent for name in rows["metric"]) else " Scores that are errors: in their own unit."
     tables: list[Table] = []
     for names, part in table_7(rows).items():
         body = []
