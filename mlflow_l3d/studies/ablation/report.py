@@ -18,6 +18,9 @@ from mlflow_l3d.studies.ablation.numbers import NUMBERS
 
 _KEYS: Final = ["setting", "mitigation_runs", "investigation_runs", "test_examples", "share_of_baseline", "factor"]
 
+_FEWEST_CHOICES: Final = 10
+"""Random choices below which it is not shown that nine of ten keep a sign."""
+
 
 def spread(frame: pd.DataFrame) -> pd.DataFrame:
     """Return mean and range of every number over the random choices of a setting.
@@ -53,21 +56,23 @@ def ablation_document(title: str, frame: pd.DataFrame, notes: Sequence[str], sou
     signs = means["factor"].map(of_all["importance"].where(of_all.nunique(axis=1, dropna=False) == 1))
     means = means.assign(kept=(np.sign(means["low"]).eq(signs) & np.sign(means["high"]).eq(signs)))
     fewer = means[means["setting"].ne(0)].sort_values(["share_of_baseline", "setting"], kind="stable")
-    # Nine of ten choices show in ten or more, and an importance that a choice leaves undefined has no sign.
-    is_shown = fewer["repeats"].ge(max(10, frame["repeat"].max() + 1))
-    whole = (fewer["kept"] & is_shown).groupby(fewer["setting"]).transform("all")
+    choices = int(frame["repeat"].max()) + 1
+    # An importance that a choice leaves undefined has no sign.
+    is_defined = fewer["repeats"].eq(choices)
+    whole = fewer[(fewer["kept"] & is_defined).groupby(fewer["setting"]).transform("all")]
+    is_shown = whole.empty or choices >= _FEWEST_CHOICES
     answers = [
-        Answer("How few runs are enough?", "", (_enough(fewer[whole]),)),
-        Answer("Which factor needs most?", "", (_first_lost(fewer[~fewer["kept"]]),)),
+        Answer("How few runs are enough?", "", (_enough(whole, is_shown),)),
+        Answer("Which factor needs most?", "", (_first_lost(fewer[~fewer["kept"]], fewer[~is_defined]),)),
         Answer("Do fewer test examples do?", "", (_fewer_examples(fewer),)),
     ]
     return Document(
         title=title,
-        headline=_headline(fewer, fewer[whole]),
+        headline=_headline(fewer, whole, is_shown),
         place=source.place(),
         answers=answers,
         table=range_table(frame, [0, *fewer["setting"].drop_duplicates()[:2]]),
-        steps=[] if fewer.empty else _steps(means, fewer[whole], source),
+        steps=[] if fewer.empty else _steps(means, whole, is_shown, source),
         lines=[title],
         notes=notes,
         sections=[Section("The importance in each setting", [range_table(frame)])],
@@ -93,33 +98,43 @@ def range_table(frame: pd.DataFrame, settings: Sequence[int] | None = None) -> T
     return Table.of([*rows.values()], note)
 
 
-def _steps(means: pd.DataFrame, whole: pd.DataFrame, source: Source) -> list[Step]:
-    """Return the investigation that is enough next time, or a larger one."""
+def _steps(means: pd.DataFrame, whole: pd.DataFrame, is_shown: bool, source: Source) -> list[Step]:
+    """Return the investigation that is enough next time, or a larger one; more choices if that is not shown."""
+    if not is_shown:
+        command = source.on_runs("ablation", parent_run_id=source.run_id, repeats=_FEWEST_CHOICES)
+        return [Step("More choices show it, without new runs:", command)]
     row = means.iloc[0] if whole.empty else whole.iloc[0]
     sizes = {"mitigation_runs": row["mitigation_runs"] * (2 if whole.empty else 1)}
     sizes |= {"investigation_runs": row["investigation_runs"], "test_size": row["test_examples"]}
     command = source.command(**{name: str(size) for name, size in sizes.items() if not pd.isna(size)})
-    text = (
-        "No smaller part is sure. More rows narrow the intervals:" if whole.empty else "Enough for the signs next time:"
-    )
+    text = "Enough for the signs next time:"
+    if whole.empty:
+        text = "No smaller part is sure. More rows narrow the intervals:"
     return [Step(text, command)] if command else []
 
 
-def _headline(fewer: pd.DataFrame, whole: pd.DataFrame) -> str:
+def _headline(fewer: pd.DataFrame, whole: pd.DataFrame, is_shown: bool) -> str:
     if fewer.empty:
         return "Nothing smaller than all runs was tried."
+    if not is_shown:
+        return "The random choices are too few to show that fewer runs keep the signs."
     if whole.empty:
         return "Fewer runs may give an importance of the other sign."
     return f"With {100 * whole['share_of_baseline'].iloc[0]:.3g} % of the work, every importance has the same sign."
 
 
-def _enough(whole: pd.DataFrame) -> str:
+def _enough(whole: pd.DataFrame, is_shown: bool) -> str:
+    if not is_shown:
+        return f"**Not shown:** that takes {_FEWEST_CHOICES} or more random choices (repeats)."
     if whole.empty:
-        return "**None of the smaller parts:** none keeps every sign in nine of ten or more choices (repeats)."
+        return "**None of the smaller parts:** with each, the sign of an importance is not sure."
     return f"**{_setting(whole.iloc[0])}:** every importance keeps its sign in nine of ten choices."
 
 
-def _first_lost(lost: pd.DataFrame) -> str:
+def _first_lost(lost: pd.DataFrame, undefined: pd.DataFrame) -> str:
+    if lost.empty and not undefined.empty:
+        row = undefined.iloc[-1]
+        return f"**{row['factor']}**: with {_setting(row)} it has no importance in some choices."
     if lost.empty:
         return "No factor changes its sign."
     row = lost.iloc[-1]

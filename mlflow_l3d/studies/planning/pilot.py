@@ -102,6 +102,7 @@ def past_pilot(request: InvestigationRequest, client: Client, durations: Iterabl
         values = [*filter(math.isfinite, (run.data.metrics.get("duration_seconds", math.nan) for run in similar))]
         of = "cells of the same task, approach and model; other settings differ"
     found: dict[str, FactorPilot] = {}
+    equal = ""
     parents = investigations(client, request.context_key)[:MOST_PARENTS]
     known = [str(run.info.run_id) for run in parents]
     similar = [run for run in similar if run.data.tags.get(names.CONTEXT_KEY) != request.context_key]
@@ -111,11 +112,13 @@ def past_pilot(request: InvestigationRequest, client: Client, durations: Iterabl
         if not wanted & set(run.data.tags.get(names.FACTOR, "").split(",")):
             continue
         try:
-            factors = _variances(request, read_investigation(run.info.run_id, client))
+            recorded = read_investigation(run.info.run_id, client)
+            factors = _variances(request, recorded)
         except L3DError:  # a parent that cannot be scored is no pilot
             continue
+        equal = equal or _all_equal(request, recorded)
         found |= {factor: each for factor, each in factors.items() if factor in wanted}
-    return replace(_pilot(request, values, of, found), run_id=next(iter(known), None))
+    return replace(_pilot(request, values, of, found, equal), run_id=next(iter(known), None))
 
 
 def named_pilot(request: InvestigationRequest, client: Client, run_id: str, given: str) -> Pilot:
@@ -145,7 +148,7 @@ def named_pilot(request: InvestigationRequest, client: Client, run_id: str, give
     durations = [float(value) for value in recorded.cells.get("duration_seconds", pd.Series(dtype=float)).dropna()]
     factors = _variances(request, recorded)
     differ = "" if _same(request, recorded) else "; its settings differ"
-    return _pilot(request, durations, f"cells of run {run_id}{differ}", factors)
+    return _pilot(request, durations, f"cells of run {run_id}{differ}", factors, _all_equal(request, recorded))
 
 
 def pilot_parameters(request: InvestigationRequest) -> dict[str, Any]:
@@ -183,6 +186,11 @@ def _variances(request: InvestigationRequest, recorded: Recorded) -> dict[str, F
     }
 
 
+def _all_equal(request: InvestigationRequest, recorded: Recorded) -> str:
+    """Return the run of an investigation whose scores are all equal, so that it has no variances; else nothing."""
+    return str(recorded.parent.info.run_id) if recorded.cells[request.metric.name].nunique() == 1 else ""
+
+
 def _doubt(verdict: Verdict) -> str:
     return "" if verdict.is_decided or verdict.needs_runs else verdict.reason
 
@@ -209,15 +217,24 @@ def _same(request: InvestigationRequest, recorded: Recorded) -> bool:
     return recorded.parent.data.tags.get(names.CONTEXT_KEY) == request.context_key
 
 
-def _pilot(request: InvestigationRequest, seconds: list[float], of: str, factors: Mapping[str, FactorPilot]) -> Pilot:
-    """Return what is known: how long the cells `of` something took, and the variances of factors."""
-    missing = [factor for factor in request.factors if factor not in factors]
-    notes = [f"No earlier investigation says how much {', '.join(missing)} matters."] if missing else []
+def _pilot(
+    request: InvestigationRequest, seconds: list[float], of: str, factors: Mapping[str, FactorPilot], equal: str
+) -> Pilot:
+    """Return what is known: how long the cells `of` something took, and the variances of factors.
+
+    `equal` is a run whose scores are all equal, if there is one.
+    """
+    notes = []
+    if missing := ", ".join(factor for factor in request.factors if factor not in factors):
+        notes.append(f"No earlier investigation says how much {missing} matters.")
+        if equal:
+            notes[0] = f"All scores of run {equal} are equal: look at its report before a pilot for {missing}."
     other = [factor for factor, each in factors.items() if not each.same]
     if other:
         notes.append(f"The variances of {', '.join(other)} come from runs with other settings: similar at best.")
-    doubts = {factor: each.doubt for factor, each in factors.items() if each.doubt}
-    notes += [f"The runs needed for {factor} are a guess: in its pilot, {why}." for factor, why in doubts.items()]
+    for doubt in dict.fromkeys(each.doubt for each in factors.values() if each.doubt):
+        doubtful = ", ".join(factor for factor, each in factors.items() if each.doubt == doubt)
+        notes.append(f"More runs may not settle {doubtful}: in the pilot, {doubt}.")
     pilot = Pilot(factors=factors, notes=tuple(notes))
     source = f"mean of {len(seconds)} {of}"
     return replace(pilot, seconds=float(np.mean(seconds)), cost_source=source) if seconds else pilot

@@ -23,7 +23,10 @@ from mlflow_l3d.tracking.connection import Client
 
 _DESIGNS: Final = "Designs side by side (all cells, computed from nothing)"
 _MORE: Final = "More numbers and notes: .details() of mlflow_l3d.plan(...); `mlflow run` writes them to plan.md."
-_UNKNOWN: Final = f"{MISSING}: not known from earlier investigations, or too small ones. pilot=run trains one."
+_UNKNOWN: Final = (
+    f"{MISSING}: not known from earlier investigations of this kind, or not to be had from so small a one. pilot=run "
+    "trains a small part of the plan and measures it; pilot=RUN_ID takes it from an investigation that is done."
+)
 PLAN_TABLES: Final = tuple(f"plan_{name}.json" for name in ("cells", "factors", "designs", "projection"))
 _NOTES: Final = 3
 """Notes of a first screen."""

@@ -258,7 +258,10 @@ def design_rows(designs: pd.DataFrame) -> Table:
                 "time needed": rough_duration(row["hours_needed"]),
             }
         )
-    legend = "widest: half-width of the factor known least. needed: for the wanted one of all, golden runs included."
+    legend = (
+        "widest: half-width of the factor that is known least. needed: for the wanted half-width of every "
+        "factor, golden runs included."
+    )
     if designs["never"].ne("").any():
         legend += " never: no table is likely to be narrow enough, see the notes; *: for the other factors alone."
     return Table.of(rows, legend)

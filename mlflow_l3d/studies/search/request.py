@@ -223,7 +223,8 @@ def specify_search(
         "trials": [coarse_trials, numbers["fine_trials"]],
         "samplers": samplers,
         "pruner": pruner,
-        "seeds": [numbers[name] for name in ("root_seed", "search_seeds", "held_out_runs")],
+        # Without held_out_runs: with more of them, a search keeps its trials, also those that it pruned.
+        "seeds": [numbers[name] for name in ("root_seed", "search_seeds")],
     }
     return SearchRequest(
         given=typed.texts,

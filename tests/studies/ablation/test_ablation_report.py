@@ -12,7 +12,7 @@ from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.ablation.numbers import Setting, ablate_tables
 from mlflow_l3d.studies.ablation.report import ablation_document, spread
 
-SOURCE = Source(approach="head", given={"task": "reviews.csv"})
+SOURCE = Source(approach="head", given={"task": "reviews.csv"}, run_id="r1")
 
 
 def ablated(*settings: Setting, effect: float, repeats: int = 20):
@@ -40,15 +40,22 @@ def document(frame):
         (
             9.0,
             9,  # all keep the sign, which does not show nine of ten
+            "The random choices are too few to show that fewer runs keep the signs.",
+            "Not shown: that takes 10 or more random choices (repeats).",
+            "mlflow-l3d ablation --parent-run-id r1 --repeats 10",
+        ),
+        (
+            2.0,
+            9,  # too few, but more would not help
             "Fewer runs may give an importance of the other sign.",
-            "None of the smaller parts: none keeps every sign in nine of ten or more choices (repeats).",
+            "None of the smaller parts: with each, the sign of an importance is not sure.",
             "mlflow-l3d investigate reviews.csv --mitigation-runs 16 --investigation-runs 5",
         ),
         (
             2.0,
             20,  # parts keep the sign, but the interval of all runs contains 0
             "Fewer runs may give an importance of the other sign.",
-            "None of the smaller parts: none keeps every sign in nine of ten or more choices (repeats).",
+            "None of the smaller parts: with each, the sign of an importance is not sure.",
             "mlflow-l3d investigate reviews.csv --mitigation-runs 16 --investigation-runs 5",
         ),
     ],
@@ -86,4 +93,7 @@ def test_the_first_screen_is_short_and_the_rest_is_folded():
 def test_no_sign_is_kept_if_the_importance_of_a_choice_is_undefined():
     frame = ablated(Setting(rows=3), effect=9.0)
     frame.loc[frame["setting"].eq(1) & frame["repeat"].eq(4), "importance"] = np.nan
-    assert document(frame).headline == "Fewer runs may give an importance of the other sign."
+    shown = document(frame)
+    assert shown.headline == "Fewer runs may give an importance of the other sign."
+    said = marked(shown.answers[1].lead)
+    assert said == "order: with 3 x 5 runs on all examples it has no importance in some choices."

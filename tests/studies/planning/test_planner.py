@@ -36,6 +36,7 @@ from mlflow_l3d.studies.planning.result import PLAN_TABLES, Plan
 from mlflow_l3d.studies.planning.run import _assemble
 from mlflow_l3d.studies.planning.run import plan as plan
 from mlflow_l3d.studies.planning.tables import cell_table, factor_table
+from mlflow_l3d.tracking.earlier.reader import read_investigation
 
 TWO = {"factor": "data_order,label_selection"}
 BIGGER = {"mitigation_runs": 4, "golden_runs": 8}
@@ -248,10 +249,20 @@ def test_variances_of_a_pilot_lead_to_the_numbers_of_the_analysis(
     assert designs.loc["radial", "cells_needed"] == 3 * made.factors["cells/radial"].max()
     assert sum("data_order, label_selection (crossed 3 x 3) is too small" in note for note in made.notes) == 1
     assert widest(made.summary() + made.details()) <= 100
-    assert "are a guess." not in made.summary()
+    assert "may not settle" not in made.summary()
     monkeypatch.setattr("mlflow_l3d.analysis.results.verdict_of", lambda *_: Verdict("undecided", "L3D013"))
     doubtful = planned(**asked).summary()
-    assert "The runs needed for data_order are a guess: in its pilot, the scores have long tails" in doubtful
+    both = "More runs may not settle data_order, label_selection: in the pilot, the scores have long tails"
+    assert both in " ".join(doubtful.split())
+
+    def without_spread(*given: Any) -> Any:
+        recorded = read_investigation(*given)
+        return replace(recorded, cells=recorded.cells.assign(**{str(made.request.metric): 0.5}))
+
+    monkeypatch.setattr("mlflow_l3d.studies.planning.pilot.read_investigation", without_spread)
+    for pilot in ("auto", earlier.run_id):
+        note = f"All scores of run {earlier.run_id} are equal: look at its report before a pilot for data_order"
+        assert note in " ".join(planned(**asked, pilot=pilot).summary().split())
 
 
 @pytest.mark.slow

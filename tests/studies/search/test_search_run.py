@@ -150,6 +150,15 @@ def test_the_same_search_again_trains_nothing(again: tuple[Place, Hyperparameter
     assert [run.data.tags["l3d.state"] for run in searches(place)] == ["complete", "complete"]
 
 
+def test_more_held_out_runs_keep_the_trials_also_pruned_ones(again: tuple[Place, HyperparameterSearch]) -> None:
+    place, first = again
+    before = calls(place)
+    second = find(space=WIDE, fine_trials=8, pruner="auto", held_out_runs=5)
+    assert calls(place) == before + 2 * (5 - 3), "found and given setting, with two more seeds each"
+    columns = ["level", "number", "state", "score", "run_id", "x", "kind"]
+    assert second.result.trials[columns].equals(first.result.trials[columns])
+
+
 def test_an_investigation_takes_it(again: tuple[Place, HyperparameterSearch], tmp_path: Path) -> None:
     place, result = again
     left = document(place, result.run_id, "hyperparameters.json", tmp_path)

@@ -22,6 +22,7 @@ from mlflow_l3d.studies.seeds.numbers import seeds_study
 from mlflow_l3d.studies.seeds.numbers.over_tasks import over_tasks, study_rows
 from mlflow_l3d.studies.seeds.parameters import SEEDS as PARAMETERS
 from mlflow_l3d.studies.seeds.report import metric_table, pair_table, seed_table, seeds_document
+from mlflow_l3d.studies.seeds.report.heatmap import seed_heatmap
 from mlflow_l3d.studies.seeds.report.over_tasks import (
     better_sentences,
     over_answers,
@@ -29,7 +30,6 @@ from mlflow_l3d.studies.seeds.report.over_tasks import (
     over_steps,
     over_tasks_document,
     published_tables,
-    seed_heatmap,
     tasks_table,
 )
 from mlflow_l3d.studies.seeds.report.words import (
@@ -355,11 +355,14 @@ def test_numbers_in_the_unit_of_a_metric_are_neither_per_cent_nor_compared_with_
     assert where.startswith("On rte: typically ± ")
     assert "stsb" not in where
     (table,) = published_tables(one[0].rows)
-    assert table.rows[1][4] == f"{errors.own.mean:.2f}\n(±{errors.own.var:.2f})"
+    assert table.rows[1][4] == f"{errors.own.mean:.3f}\n(±{errors.own.var:.3f})"
     (picture,) = over_tasks_document(one, title="t").pictures
     texts = [each.text for each in drawn(picture.html, "text")]
     shown = [float(text) for text in texts if re.fullmatch(r"[+-][0-9.]+", text)][1::2]
-    np.testing.assert_allclose(shown, errors.own.mean - errors.scores["mse"], atol=0.0501)
+    np.testing.assert_allclose(shown, errors.own.mean - errors.scores["mse"], atol=0.00501)
+    assert where.endswith(" Not compared, for other units: 1 task.")
+    assert "Not in the correlation with VAR, for a unit of its own: stsb." in one[0].notes
+    assert over_answers(one)[2].sentences == ("Too few tasks with scores in one unit have a known training size.",)
 
 
 def test_page_over_tasks(found):

@@ -87,9 +87,12 @@ def over_tasks(studies: Sequence[SeedsStudy]) -> tuple[ModelOverTasks, ...]:
         of_model = [study for study in studies if study.model == name]
         rows, matrix = study_rows(of_model), seed_matrix(of_model)
         better = better_seed(matrix) if min(matrix.shape) >= 2 else None
-        notes = tuple(_notes(of_model, matrix, better))
-        of_one_unit = rows.assign(var=rows["var"].where((scales_of(rows) == 1) | (rows["metric"].nunique() == 1)))
-        models.append(ModelOverTasks(name, rows, matrix, better, size_correlations(of_one_unit), notes))
+        notes = [*_notes(of_model, matrix, better)]
+        has_unit = (scales_of(rows) == 1) | (rows["metric"].nunique() == 1)
+        if others := ", ".join(rows["task"][~has_unit]):
+            notes.append(f"Not in the correlation with VAR, for a unit of its own: {others}.")
+        correlations = size_correlations(rows.assign(var=rows["var"].where(has_unit)))
+        models.append(ModelOverTasks(name, rows, matrix, better, correlations, tuple(notes)))
     return tuple(models)
 
 
@@ -203,7 +206,8 @@ def task_rows(models: Sequence[ModelOverTasks]) -> list[dict[Any, Any]]:
     """Return the tasks of all models whose spread is known, the largest first, errors in their own unit last.
 
     A row is one of :func:`study_rows`, with the metric as an object,
-    a name, the scores of the seeds around their mean, in per cent, and their standard deviation (ddof=1) as text.
+    a name, the scores of the seeds around their mean, in per cent (none of errors), and their standard deviation
+    (ddof=1) as text.
     """
     rows: list[dict[Any, Any]] = []
     for model in models:

@@ -52,7 +52,8 @@ PAIR_NOTE: Final = (
     "Over pairs of seeds, in %. CON: share of examples on which two seeds agree, or how much; CCON: and are "
     "right; CON-PEAR: Pearson of two seeds' numbers, blind to shift and scale; Lin's CCC: 1 only for equal numbers. "
     "Over all seeds: kappa, agreement beyond chance; robust, fragile, never right: examples right under every seed, "
-    "some, none (of as many seeds as here). Intervals leave out one seed at a time; those of a std are rough."
+    "some, none (of as many seeds as here). Intervals leave out one seed at a time, with all its pairs; those of a std "
+    "are rough."
 )
 
 SOURCES: Final = (

@@ -1,4 +1,4 @@
-"""Several seeds studies over tasks as people read them: document, sentences, tables and the heat map."""
+"""Several seeds studies over tasks as people read them: document, sentences and tables."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-import numpy as np
 import pandas as pd
-from markupsafe import Markup
 
 from mlflow_l3d.analysis.intervals import LEVEL
-from mlflow_l3d.report.draw import WIDTH, Axis, dots_bar, sheet, short, text
+from mlflow_l3d.metrics.known import named
+from mlflow_l3d.report.draw import Axis, dots_bar
 from mlflow_l3d.report.numbers import (
     MISSING,
     between,
@@ -30,9 +29,17 @@ from mlflow_l3d.report.page import Document, Drawing, Item, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Drawn, Table
 from mlflow_l3d.report.text import Answer, Step
-from mlflow_l3d.studies.seeds.numbers.better_seed import BetterSeed, normalised
-from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks, rows_of_one_unit, scales_of, table_7, task_rows
+from mlflow_l3d.studies.seeds.numbers.better_seed import BetterSeed
+from mlflow_l3d.studies.seeds.numbers.over_tasks import (
+    TABLE_7,
+    ModelOverTasks,
+    rows_of_one_unit,
+    scales_of,
+    table_7,
+    task_rows,
+)
 from mlflow_l3d.studies.seeds.report import NOTE, SOURCES
+from mlflow_l3d.studies.seeds.report.heatmap import HEAT_NOTE, seed_heatmap
 from mlflow_l3d.studies.seeds.report.words import investigate_command
 
 _COLUMNS: Final = {
@@ -44,13 +51,6 @@ _COLUMNS: Final = {
     "fragile": ("fragile_share", "fragile"),
 }
 """Head of a column -> a number of a study, and what its interval is called."""
-_HEAT: Final = "Colours: distance from the task's mean in its std (z), blue better. Numbers: in points, or the unit."
-_LEFT: Final = 12.0
-"""Room for the names of seeds, in per cent."""
-_CELL: Final = Markup(
-    '<rect x="{}%" y="{}" width="{}%" height="{}" fill="{}" fill-opacity="{:.3f}"><title>{}</title></rect>'
-)
-_TURNED: Final = Markup('<text transform="translate({} {}) rotate(-35)" text-anchor="end">{}</text>')
 
 
 def over_tasks_document(
@@ -82,7 +82,7 @@ def over_tasks_document(
         name = f" ({model.model})" if model.model else ""
         ending = f"-{number}" if models[1:] else ""
         matrix = model.matrix.mul(scales_of(model.rows), axis=0)
-        heat = Drawing(seed_heatmap(matrix, model.better_seed, title=model.model), _HEAT, f"seed_by_task{ending}")
+        heat = Drawing(seed_heatmap(matrix, model.better_seed, title=model.model), HEAT_NOTE, f"seed_by_task{ending}")
         tested = (heat, rank_table(model.better_seed)) if model.better_seed else ()
         files += [] if tested else [heat]
         notes = [Item(note) for note in model.notes]
@@ -127,10 +127,11 @@ def _tests(models: Sequence[ModelOverTasks]) -> list[BetterSeed]:
 def over_answers(models: Sequence[ModelOverTasks]) -> tuple[Answer, Answer, Answer]:
     """Return what the tasks say: where the seed matters most, whether one is better, whether training size helps."""
     rows, tests = rows_of_one_unit(models), _tests(models)
-    where = "Too few seeds have a score."
+    where, others = "Too few seeds have a score.", len(task_rows(models)) - len(rows)
     if rows:
         least = f" Least: **{rows[-1]['name']}**, {rows[-1]['size']}." if len(rows) > 1 else ""
         where = f"On **{rows[0]['name']}**: [[typically|std]] **{rows[0]['size']}**.{least}"
+        where += f" Not compared, for other units: {counted(others, 'task')}." if others else ""
     better, size, falls = [], [], set()
     for model in models:
         name = f"{model.model}: " if len(models) > 1 and model.model else ""
@@ -144,7 +145,7 @@ def over_answers(models: Sequence[ModelOverTasks]) -> tuple[Answer, Answer, Answ
             size.append(f"{name}[[VAR|var]] correlates with the log of the size at {numbers}.")
     settled = "It depends on the model" if "Yes" in falls else "Undecided"
     settled = falls.pop() if len(falls) == 1 else settled
-    unknown = ("Too few tasks have a known training size.",)
+    unknown = ("Too few tasks with scores in one unit have a known training size.",)
     return (
         Answer("Where does the seed matter most?", "", (where,)),
         Answer("Is there a better seed?", "", (_better(tests), *better)),
@@ -211,19 +212,21 @@ def tasks_table(models: Sequence[ModelOverTasks], most: int | None = None) -> Ta
 
 def published_tables(rows: pd.DataFrame) -> list[Table]:
     """Return Tables 7 and 8 of Zhou et al. 2025, for each model and benchmark; the std in a second line."""
-    note = "Mean (and std with ddof=0): over seeds; of CON and CCON over pairs. In %, or the unit. P, R, F1: macro."
-    scales = scales_of(rows)
-    rows = rows.assign(metric_mean=scales * rows["metric_mean"], var=scales * rows["var"])
-    shown: list[Table] = []
+    note = "Mean (and std with ddof=0) in %: over seeds; of CON and CCON over pairs. P, R, F1: macro averages."
+    metrics = rows.set_index(["model", "benchmark", "task"])["metric"].to_dict()
+    note += "" if all(named(name).percent for name in rows["metric"]) else " Scores that are errors: in their own unit."
+    tables: list[Table] = []
     for names, part in table_7(rows).items():
         body = []
-        for task, *values in part.itertuples(name=None):
-            pairs = zip(values[::2], values[1::2], strict=True)
-            texts = ["-" if math.isnan(mean) else f"{points(mean)}\n(±{points(std)})" for mean, std in pairs]
+        for task, row in part.iterrows():
+            own, texts = unit_of(named(metrics[(*names, task)])).text, []
+            for head in TABLE_7:
+                shown, (mean, std) = own if head == "score" else points, row[head]
+                texts.append("-" if math.isnan(mean) else f"{shown(mean)}\n(±{shown(std)})")
             body.append((shorten(str(task), 20), *texts))
         title = ", ".join(shorten(name, 60) for name in names if name) or "all tasks"
-        shown.append(Table(("", *part.columns.get_level_values(0).unique()), tuple(body), note, title=title))
-    return shown
+        tables.append(Table(("", *TABLE_7), tuple(body), note, title=title))
+    return tables
 
 
 def rank_table(better: BetterSeed) -> Table:
@@ -246,54 +249,3 @@ def correlation_table(correlations: pd.DataFrame) -> Table:
         rows.append(tuple(cells))
     head = ("training size with", "tasks", "Pearson", "95 %", "Spearman", "95 %")
     return Table(head, tuple(rows), "Intervals by Fisher's z.")
-
-
-def seed_heatmap(matrix: pd.DataFrame, better: BetterSeed | None = None, *, title: str = "") -> Markup:
-    """Return Figure 3 of Zhou et al. 2025: normalised scores of each seed (rows) on each task (columns).
-
-    Parameters
-    ----------
-    matrix
-        One row per task, one column per seed: fractions, hundredths if not in per cent, nan without a score (grey).
-    better
-        The test, for the line above the map.
-    title
-        The model.
-
-    Notes
-    -----
-    Colours are z within a task: blue better than its mean, orange worse. Numbers are the distance from the task's mean
-    in percentage points, if there are at most 14 tasks and 40 seeds. Seed 42 is in bold.
-    """
-    scaled = normalised(matrix).to_numpy().T
-    distance = 100 * matrix.sub(matrix.mean(axis=1), axis=0).to_numpy(dtype=np.float64).T
-    seeds, tasks = scaled.shape
-    has_numbers = tasks <= 14 and seeds <= 40
-    lines = [shorten(title, 60)] if title else []
-    if better is not None:
-        limits = between(better.kendall_w_ci_low, better.kendall_w_ci_high, plain)
-        lines.append(f"Friedman p {probability(better.p)}, Kendall's W {plain(better.kendall_w)} ({limits})")
-    parts = [text(0, 16 + 18 * at, line, kind="strong", anchor="start") for at, line in enumerate(lines)]
-    top = 12 + 18 * len(lines)
-    row = 22 if has_numbers else 10
-    width = (100 - _LEFT) / max(1, tasks)
-    names = [shorten(str(name), 20) for name in matrix.index]
-    for (at, task), z in np.ndenumerate(scaled):
-        x, y = _LEFT + width * task, top + row * at
-        where = f"{names[task]}, seed {matrix.columns[at]}"
-        colour, depth, said = "#9aa3b0", 1.0, f"{where}: no score"
-        if np.isfinite(z):  # of ten seeds none can be further than 3 from the mean
-            colour, depth = "#0072b2" if z > 0 else "#d55e00", 0.75 * min(abs(z) / 2.5, 1.0)
-            said = f"{where}: z {z:+.2f}"
-        parts.append(_CELL.format(short(x), y, short(width), row, colour, depth, said))
-        if has_numbers and np.isfinite(moved := distance[at, task]):
-            digits = 1 if abs(moved) < 99.95 else 0
-            number = f"{round(float(moved), digits) + 0.0:+.{digits}f}"
-            parts.append(text(x + width / 2, y + 15, number, kind="strong", anchor="middle"))
-    for at in range(0, seeds, 1 if has_numbers else max(1, seeds // 30)):
-        kind = "strong" if int(matrix.columns[at]) == 42 else ""  # the seed that people choose
-        parts.append(text(_LEFT - 1, top + row * at + row / 2 + 4, str(matrix.columns[at]), kind=kind, anchor="end"))
-    bottom = top + row * seeds + 14
-    for task, name in enumerate(names):
-        parts.append(_TURNED.format(short(WIDTH * (_LEFT + width * (task + 0.5)) / 100 + 4), bottom, name))
-    return sheet(bottom + 80, "Normalised scores of seeds on tasks", *parts)
