@@ -21,8 +21,7 @@ from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.seeds.numbers import seeds_study
 from mlflow_l3d.studies.seeds.numbers.over_tasks import over_tasks, study_rows
 from mlflow_l3d.studies.seeds.parameters import SEEDS as PARAMETERS
-from mlflow_l3d.studies.seeds.report import metric_table, pair_table, seed_table, seeds_document
-from mlflow_l3d.studies.seeds.report.heatmap import seed_heatmap
+from mlflow_l3d.studies.seeds.report import metric_table, pair_table, seed_heatmap, seed_table, seeds_document
 from mlflow_l3d.studies.seeds.report.over_tasks import (
     better_sentences,
     over_answers,

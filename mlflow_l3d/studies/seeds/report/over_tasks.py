@@ -38,8 +38,7 @@ from mlflow_l3d.studies.seeds.numbers.over_tasks import (
     table_7,
     task_rows,
 )
-from mlflow_l3d.studies.seeds.report import NOTE, SOURCES
-from mlflow_l3d.studies.seeds.report.heatmap import HEAT_NOTE, seed_heatmap
+from mlflow_l3d.studies.seeds.report import HEAT_NOTE, NOTE, SOURCES, seed_heatmap
 from mlflow_l3d.studies.seeds.report.words import investigate_command
 
 _COLUMNS: Final = {
