@@ -133,8 +133,12 @@ def alive(process: int) -> bool:
 
 
 def forget_project_run() -> None:
-    """Remove what ties this process to a run of MLflow."""
-    for name in ATTACH_VARIABLES:
+    """Remove what ties this process to a run of MLflow.
+
+    Of two variables that name an experiment the id counts, as for the parent: MLflow refuses two that differ.
+    """
+    named_twice = ("MLFLOW_EXPERIMENT_NAME",) if os.environ.get("MLFLOW_EXPERIMENT_ID") else ()
+    for name in (*ATTACH_VARIABLES, *named_twice):
         os.environ.pop(name, None)
 
 

@@ -30,6 +30,8 @@ _SHARES: Final = re.compile(
     r"|map\d*"
 )
 """Words in names of metrics that lie between 0 (or -1) and 1, or are written in percent."""
+_OF_OTHER_MAPS: Final = frozenset({"feature", "features", "attention", "saliency", "size", "estimate"})
+"""With one of these words ``map`` is no mean average precision."""
 _PASSED: Final = re.compile(r"(?<![^\W_])pass(?:@|_at_)\d")
 """So does pass@1, while ``pass: 3`` is a count."""
 
@@ -145,6 +147,8 @@ def is_share(name: str) -> bool:
     if metric is not None:
         return math.isfinite(metric.range[1])
     words = _words(name)
+    if not _OF_OTHER_MAPS.isdisjoint(words):
+        words = [word for word in words if word != "map"]
     return not _is_lower(words) and (any(map(_SHARES.fullmatch, words)) or bool(_PASSED.search(name)))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -93,9 +94,12 @@ def self_test(request: CellRequest, *, progress: bool) -> SelfTest:
         cells = []
         if changes[REPLICATE] or not unchanged:
             break
-    seen, finer = (metric, "predictions or a loss") if first.predictions is None else ("predictions", "a loss")
-    why = f"they do not reach the training, or {seen} cannot show it, as {finer} may"
-    problems = [f"{name}: {TRIES} new seeds gave the same {seen}; {why}" for name in sorted(unchanged)]
+    if first.predictions is None:
+        equal, fix = metric, "return predictions or a loss too, which show it"
+    else:
+        equal, fix = "predictions", "return a loss too, which shows it"
+    why = f"they may not reach the training. If they do, {fix}"
+    problems = [f"{name}: {TRIES} new seeds gave the same {equal}: {why}" for name in sorted(unchanged)]
     if request.same_examples:
         other = "and only shared ones can be compared"
         problems += [f"{name}: {what}, {other}" for name, what in changes.items() if what == _OTHER_EXAMPLES]
@@ -152,7 +156,7 @@ def _change(one: Outcome, other: Outcome, *metrics: str) -> str:
     if other.error is not None:
         return f"it fails: {other.error}"
     pairs = ((name, one.metrics.get(name), other.metrics.get(name)) for name in metrics)
-    name, *both = next((pair for pair in pairs if pair[1] != pair[2]), ("",))
+    name, *both = next((pair for pair in pairs if pair[1] != pair[2] and not _are_nan(*pair[1:])), ("",))
     numbers = [MISSING if each is None else f"{each:.6g}" for each in both]
     metric_change = f"{name} {' to '.join(numbers)}".strip()
     if one.predictions is None or other.predictions is None:
@@ -170,6 +174,10 @@ def _change(one: Outcome, other: Outcome, *metrics: str) -> str:
         return f"{differ} of {len(one.predictions)} predictions"
     has_scores = one.scores is not None and other.scores is not None
     return "scores, and no prediction" if has_scores and not is_equal("scores").all() else metric_change
+
+
+def _are_nan(*values: float | None) -> bool:
+    return all(value is not None and math.isnan(value) for value in values)
 
 
 def _mark(request: CellRequest) -> Path:

@@ -151,6 +151,18 @@ def test_files_in_a_numbered_folder_of_each_run_are_not_in_the_key(tmp_path):
     assert key_of("python train.py {seed}", here) != key
 
 
+def test_an_input_stays_in_the_key_next_to_a_numbered_folder_that_runs_write(tmp_path):
+    here = tmp_path / "here"
+    (here / "data" / "v1").mkdir(parents=True)
+    (here / "data" / "v1" / "train.csv").write_text("one")
+    (here / "train.py").write_text(f"{COUNTED}; os.makedirs('data/v2', exist_ok=True); open('data/v2/train.csv', 'w')")
+    key = key_of("python train.py {seed}", here)
+    (here / "data" / "v2" / "train.csv").write_text("changed")
+    assert key_of("python train.py {seed}", here) == key
+    (here / "data" / "v1" / "train.csv").write_text("two")
+    assert key_of("python train.py {seed}", here) != key
+
+
 @pytest.mark.parametrize("name", ["train.py", "data.csv"])
 def test_a_file_that_somebody_edits_during_the_first_run_stays_in_the_key(name, tmp_path):
     """As the script does here, once."""

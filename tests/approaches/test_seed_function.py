@@ -85,8 +85,8 @@ def with_tolerance(seed, tolerance=0.5, *more, **named):
     return tolerance * (not more and not named)
 
 
-def with_defaults(tolerance=0.5, seed=0):
-    return tolerance
+def with_defaults(tolerance=0.5, num_seed=1, use_seed=True, seed=0):
+    return tolerance * num_seed * use_seed
 
 
 @pytest.mark.parametrize("function", [with_tolerance, partial(with_tolerance, tolerance=0.5), with_defaults])

@@ -55,7 +55,12 @@ def test_a_caller_who_blocks_ctrl_c_keeps_it_blocked():
 def test_what_attaches_a_run_is_forgotten(monkeypatch):
     monkeypatch.setenv("MLFLOW_RUN_ID", "0123")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///here.db")
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "one")
     forget_project_run()
+    assert os.environ["MLFLOW_EXPERIMENT_NAME"] == "one"
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", "2")  # of another, as mlflow.set_experiment sets it
+    forget_project_run()
+    assert "MLFLOW_EXPERIMENT_NAME" not in os.environ
     assert "MLFLOW_RUN_ID" not in os.environ
     assert os.environ["MLFLOW_TRACKING_URI"] == "sqlite:///here.db"
 

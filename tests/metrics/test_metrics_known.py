@@ -104,7 +104,7 @@ ERRORS = "validation_loss Top-Error perplexity dev_wer validation_0-logloss nll 
 ERRORS += " brier fpr eer ece ppl kl_divergence hallucination_rate neg_log_likelihood false_negative_rate aic regret"
 ERRORS += " crps misclassification my_score:lower test_err cross_entropy crossentropy nrmse kl bits_per_byte violations"
 READ = {
-    "reward elo_rating pass score my_score neg_mean_squared_error": (1.0, False),
+    "reward elo_rating pass map_size feature_map score my_score neg_mean_squared_error": (1.0, False),
     IN_PERCENT: (1.0, True),
     ERRORS: (-1.0, False),
 }

@@ -69,7 +69,10 @@ def test_a_command_is_investigated_as_any_approach(script):
 def test_a_seed_that_does_nothing_stops_before_the_cells(script):
     script()
     fails(
-        r"^self-test: c: 2 .* same rmse; .*, or rmse cannot show it, as predictions or", investigate, **TYPED, **SIZES
+        r"^self-test: c: 2 .* rmse: they may not .* return predictions or a loss too, which show it\. Mend",
+        investigate,
+        **TYPED,
+        **SIZES,
     )
     (parent,) = MlflowClient().search_runs(["0"], f"tags.`{names.ROLE}` = 'investigation'")
     assert (parent.info.status, parent.data.tags.get("l3d.error", "self-test")[:9]) == ("FAILED", "self-test")
@@ -110,7 +113,7 @@ def test_runs_of_the_self_test_that_the_study_has_are_its_cells(script, tmp_path
 def test_a_seed_that_does_nothing_stops_a_study_of_seeds(script, count):
     script()
     given = {**TYPED, "command": "python -SE train.py 1 1 {seed}", "seeds": count}
-    fails(r"^self-test: seed: 2 new seeds gave the same rmse; they", seeds, **given)
+    fails(r"^self-test: seed: 2 new seeds gave the same rmse: they may not", seeds, **given)
     (parent,) = MlflowClient().search_runs(["0"], "tags.`l3d.role` != 'cell'")
     assert parent.info.status == "FAILED"
     assert mlflow_l3d.self_test_seeds(**given).problems
@@ -289,3 +292,7 @@ def test_a_seed_that_moves_the_split_of_a_function_is_found_before_training():
     assert _change(one, other, "accuracy").startswith("an id must name the same example")  # in two processes
     assert _change(one, replace(one, key="b"), "accuracy") == ""
     assert _change(one, replace(one, metrics={"loss": 0.5}), "loss") == "loss n/a to 0.5"  # with equal predictions
+    undefined = replace(one, metrics={"pearson": float("nan"), "loss": 0.5})
+    assert _change(undefined, replace(undefined, metrics={**undefined.metrics}), "pearson", "loss") == ""
+    other_loss = replace(undefined, metrics={"pearson": float("nan"), "loss": 0.6})
+    assert _change(undefined, other_loss, "pearson", "loss") == "loss 0.5 to 0.6"

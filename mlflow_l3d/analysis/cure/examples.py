@@ -247,7 +247,7 @@ def which_examples(
     left = fit.variances * (change @ change - (along**2 / fit.sums).sum(axis=1)) + (gains - gain) ** 2
     half = t_quantile(len(scores) - 1) * math.sqrt(max(0.0, float(fit.weights @ left)))
     lowest, highest = (end - float(scores.mean()) for end in limits)
-    mean_change = Range(*(min(max(each, lowest), highest) for each in (gain, gain - half, gain + half)))
+    mean_change = Range(*np.clip((gain, gain - half, gain + half), lowest, highest).tolist())
     return GoodExamples(r2, chosen, Prediction(remedy=remedy, basis="extrapolated", mean_change=mean_change))
 
 

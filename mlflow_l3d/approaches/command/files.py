@@ -185,9 +185,15 @@ def deciding_files(template: Template) -> tuple[dict[str, str], list[str]]:
         fix = "Go to the folder of the script, or give its whole path."
         raise ParameterError("command", script, "this folder has no such file", fix)
     files = named_files(template)
-    written = {_place(name) for name, runs in read_notes(_notes_path(template, files)).items() if runs >= _SURE}
-    outputs = {_place(name): name for name in sorted(files, reverse=True) if _place(name) in written}
-    return {name: each for name, each in files.items() if _place(name) not in written}, sorted(outputs.values())
+    notes = read_notes(_notes_path(template, files))
+    written = {_place(name) for name, runs in notes.items() if runs >= _SURE}
+
+    def is_output(name: str) -> bool:
+        # Of a file that was there before the first run, only its own note counts: an input may be next to outputs.
+        return notes[name] >= _SURE if name in notes else _place(name) in written
+
+    outputs = {_place(name): name for name in sorted(files, reverse=True) if is_output(name)}
+    return {name: each for name, each in files.items() if not is_output(name)}, sorted(outputs.values())
 
 
 def _place(name: str) -> tuple[str, str]:
@@ -217,16 +223,17 @@ def changed_names(before: Mapping[str, object], now: Mapping[str, object]) -> li
 def note_outputs(template: Template, before: Mapping[str, str]) -> bool:
     """Note which of the named files a run wrote: they decide no result. Return whether that is sure of all.
 
-    If a file was there before, another run must show it: somebody may have edited the file meanwhile.
+    If a file was there before, another run must show it: somebody may have edited the file meanwhile. Those that were
+    there before the first run are noted with 0 runs.
     """
     after = named_files(template)
     path = _notes_path(template, after)
-    outputs = read_notes(path)
+    outputs = read_notes(path) or dict.fromkeys(before, 0)
     for name in {name for name, _ in after.items() - before.items() if not _is_program(template, name)}:
         is_clear = name not in before or name in _RESULTS
         outputs[name] = outputs.get(name, 0) + (_SURE if is_clear else 1)
     write_whole(path, json.dumps(outputs))
-    return all(runs >= _SURE for runs in outputs.values())
+    return not any(0 < runs < _SURE for runs in outputs.values())
 
 
 def _notes_path(template: Template, files: Mapping[str, str]) -> Path:

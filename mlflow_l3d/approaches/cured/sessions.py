@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -29,6 +30,7 @@ from mlflow_l3d.tasks.splits import by_class, divide, merge
 
 MOST_ASKED: Final = 1_000
 """Unlabelled examples that the first training predicts at most."""
+_PARQUET: Final = b"PAR1"  # ends every whole file of it
 
 
 def read_member(path: Path) -> Outcome | None:
@@ -45,6 +47,14 @@ def read_member(path: Path) -> Outcome | None:
     answers = frame["label"].to_numpy(), frame["prediction"].to_numpy(), scores if scores.shape[1] else None
     metrics = {str(name): value for name, value in frame.attrs.items()}
     return Outcome(path.stem, ids, *answers, metrics, duration_seconds=metrics.pop("duration_seconds", 0.0))
+
+
+def is_whole_member(path: Path) -> bool:
+    """Return whether a file of :func:`write_member` is there to its end, which a plan of many members reads alone."""
+    with suppress(OSError), path.open("rb") as file:
+        file.seek(-len(_PARQUET), os.SEEK_END)
+        return file.read() == _PARQUET
+    return False
 
 
 def write_member(path: Path, frame: pd.DataFrame, metrics: Mapping[str, float]) -> None:

@@ -24,7 +24,8 @@ from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.base import Task
 
-_OF_SEED: Final = re.compile(r"(?:^|_)(?:seed|random_state)$")
+_OF_SEED: Final = re.compile(r"(?!(?:n|num|use|set|fix|fixed)_)(?:\w+_)?(?:seed|random_state)")
+"""Names of parameters that are seeds though they have a default; num_seed and use_seed sound like settings."""
 _OF_TORCH: Final = ("torch", "transformers", "lightning", "pytorch_lightning")
 
 
@@ -83,7 +84,7 @@ class SeedFunction(BySource, Command):
         single = {name: each for name, each in parameters.items() if each.kind not in several}
         needed = [name for name, each in single.items() if each.default is each.empty]
         self.function = function
-        self.factors = tuple(needed or filter(_OF_SEED.search, single))
+        self.factors = tuple(needed or filter(_OF_SEED.fullmatch, single))
         if not self.factors:
             fix = "Give it one: def train(seed)."
             raise ParameterError("function", self.label({}), "takes no seed", fix)

@@ -17,7 +17,7 @@ from mlflow_l3d.analysis.importance.tables import known_std, std_interval
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.analysis.judged.table import mean_interval
 from mlflow_l3d.approaches.cured import Cured
-from mlflow_l3d.approaches.cured.sessions import read_member, write_member
+from mlflow_l3d.approaches.cured.sessions import is_whole_member, write_member
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.errors import L3DError
@@ -128,7 +128,7 @@ def kept_members(keys: Iterable[str]) -> set[str]:
         sizes = np.cumsum([path.stat().st_size for path in paths])
         for path in paths[np.searchsorted(sizes, MOST_KEPT) :]:
             path.unlink()
-    return {key for key in keys if read_member(folder / f"{key}.parquet") is not None}
+    return {key for key in keys if is_whole_member(folder / f"{key}.parquet")}
 
 
 def _changed_runs(client: Client, plain: GoldenRequest, remedy: Remedy) -> pd.DataFrame:

@@ -246,7 +246,7 @@ def plan_remedies(request: CureRequest) -> tuple[list[Planned], list[str]]:
             continue
         context, members = member_keys(golden)
         each = prediction.trainings // prediction.remedy.members
-        there |= kept_members(chain(*members.values()))
+        there |= kept_members({*chain(*members.values())} - there)
         there.update(finished(context), finished(golden.context_key), spooled_cells(request.client, golden.key))
         lacking = [set() if key in there else {*keys} - there for key, keys in members.items()]
         missing = [keys - begun for keys in lacking]

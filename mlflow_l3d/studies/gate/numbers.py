@@ -223,10 +223,17 @@ class GateAnswer:
     def digits(self) -> int:
         """How many decimals tell differences and their limits from 0 and from the smallest effect, at most 3."""
         scale, effect = unit_of(self.metric).scale, self.plan.smallest_effect
-        ends = [*(self.other or ()), *(end for look in self.looks for end in (look.difference, look.low, look.high))]
-        pairs = [(scale * abs(end), scale * edge) for end in ends for edge in (0.0, effect) if abs(end) != edge]
-        enough = (n for n in range(1 if effect >= 0.005 else 2, 3) if all(round(a, n) != round(b, n) for a, b in pairs))
-        return next(enough, 3)
+        ends = [*(self.other or ())]
+        for look in self.looks:
+            is_equivalent = look.decision == "equivalent"
+            limits = (look.equivalence_low, look.equivalence_high) if is_equivalent else (look.low, look.high)
+            ends += look.difference, *limits
+        pairs = [(abs(end), edge) for end in ends for edge in (0.0, effect)]
+        unequal = [(scale * end, scale * edge) for end, edge in pairs if not math.isclose(end, edge, abs_tol=1e-9)]
+        for digits in range(1 if effect >= 0.005 else 2, 3):
+            if all(round(end, digits) != round(edge, digits) for end, edge in unequal):
+                return digits
+        return 3
 
     def metrics(self) -> dict[int, dict[str, float]]:
         """Return what MLflow holds, by look."""

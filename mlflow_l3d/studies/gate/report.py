@@ -176,9 +176,9 @@ def first_table(answer: GateAnswer) -> Table:
     drawn = [(look.difference, *interval_of(answer, look)[1:]) for look in answer.looks]
     levels = dict.fromkeys(percent(interval_of(answer, look)[0]) for look in answer.looks)
     axis = Axis.over([unit.scale * value for value in (-1.5 * effect, 1.5 * effect, *itertools.chain(*drawn))])
-    head, rows = axis.head("axis"), []
+    head, digits, rows = axis.head("axis"), answer.digits, []
     for look, numbers in zip(answer.looks, drawn, strict=True):
-        said = f"{unit.change(look.difference, answer.digits)}\n({limits(answer, *numbers[1:], answer.digits)})"
+        said = f"{unit.change(look.difference, digits)}\n({limits(answer, *numbers[1:], digits)})"
         value, low, high = (unit.scale * number for number in numbers)
         bar = difference_cell(value, low, high, axis, said.replace("\n", " "), margin=unit.scale * effect)
         row = {"after": counted(look.pairs, "run"), "verdict": verdict_cell(look.decision), head: bar}

@@ -253,6 +253,8 @@ def test_the_oldest_members_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyP
         os.utime(path, (1000 - age, 1000 - age))
     assert remedies.kept_members(["new", "middle", "old"]) == set()  # ten bytes are no whole member
     assert {each.stem for each in path.parent.iterdir()} == {"new", "middle"}
+    (path.parent / "new.parquet").write_bytes(b"rest PAR1")
+    assert remedies.kept_members(["new", "middle"]) == {"new"}  # a plan does not read the rest
 
 
 def test_other_parents_work_or_say_why(coins: Coins, place: Place) -> None:

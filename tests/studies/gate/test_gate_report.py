@@ -114,6 +114,8 @@ def test_size_is_answered_by_the_means_and_a_small_difference_is_named() -> None
     assert "73.00 with the baseline" in said(fine, 1)
     half = replace(gate_answer(0.0052, 0.0001), plan=replace(PLAN, smallest_effect=0.005))
     assert first_table(half).rows[0][-1].startswith("+0.52\n(")  # next to a limit of 0.5
+    exact = replace(gate_answer(0.0), plan=replace(PLAN, smallest_effect=0.01), other=(0.75 - 0.74, 0.7 - 0.7 + 1e-17))
+    assert exact.digits == 1  # neither differs from the limit
 
 
 @pytest.mark.parametrize(
