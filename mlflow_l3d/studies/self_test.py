@@ -95,9 +95,9 @@ def self_test(request: CellRequest, *, progress: bool) -> SelfTest:
         if changes[REPLICATE] or not unchanged:
             break
     if first.predictions is None:
-        equal, fix = metric, "return predictions or a loss too, which show it"
+        equal, fix = metric, "give predictions or a loss too, which show it"
     else:
-        equal, fix = "predictions", "return a loss too, which shows it"
+        equal, fix = "predictions", "give a loss too, which shows it"
     why = f"they may not reach the training. If they do, {fix}"
     problems = [f"{name}: {TRIES} new seeds gave the same {equal}: {why}" for name in sorted(unchanged)]
     if request.same_examples:

@@ -69,7 +69,7 @@ def test_a_command_is_investigated_as_any_approach(script):
 def test_a_seed_that_does_nothing_stops_before_the_cells(script):
     script()
     fails(
-        r"^self-test: c: 2 .* rmse: they may not .* return predictions or a loss too, which show it\. Mend",
+        r"^self-test: c: 2 .* rmse: they may not .* give predictions or a loss too, which show it\. Mend",
         investigate,
         **TYPED,
         **SIZES,
