@@ -239,7 +239,8 @@ def _of_gate(gate: Gate) -> Facts:
 
 def _of_pairs(compared: ComparedRuns) -> Facts:
     comparison, rows = compared.comparison, []
-    metric, level, pairs, written = comparison.metric, comparison.level, judged(comparison)[:10], change(comparison)
+    metric, level, pairs = comparison.metric, comparison.level, judged(comparison)[:10]
+    written = change(comparison)
     for pair in pairs:
         difference, low, high = map(written, limits(pair))
         of_task = pair if isinstance(pair, Difference) else None

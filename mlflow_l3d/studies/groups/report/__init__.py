@@ -96,7 +96,8 @@ def _strips(study: GroupsStudy) -> Drawing:
 def verdicts(study: GroupsStudy) -> list[str]:
     """Return the verdict on each group in words, in their order."""
     against = {"better": "worse than the best", "undecided": "may be as good", "": "not tested", "best": "best mean"}
-    tied, said = study.tied, zip(study.groups["group"], study.groups["verdict"], strict=True)
+    tied = study.tied
+    said = zip(study.groups["group"], study.groups["verdict"], strict=True)
     return ["equal mean" if name in tied else against[verdict] for name, verdict in said]
 
 
