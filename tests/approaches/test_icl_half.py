@@ -165,3 +165,17 @@ def test_a_dtype_is_refused_for_weights_of_four_bits(monkeypatch: pytest.MonkeyP
     for model, given in [("zephyr-7b-alpha", {}), ("x", {"quantise": "4bit"})]:
         settings = resolve_hyperparameters(APPROACH, {"dtype": "bfloat16", **given})
         assert "4-bit" in refusal(APPROACH.dependencies, settings, model)
+
+
+def test_a_model_whose_own_code_names_no_output_layer_is_mixed() -> None:
+    class Own(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.out = torch.nn.Linear(2, 3)
+
+        def get_output_embeddings(self) -> None:
+            return None
+
+    model = Own()
+    models.mix(model)
+    assert model.out.weight.dtype == torch.bfloat16

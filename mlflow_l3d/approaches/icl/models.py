@@ -195,6 +195,8 @@ def mix(model: Any) -> None:
     for module in model.modules():
         if isinstance(module, torch.nn.Linear) and module is not head:
             module.to(torch.bfloat16)
+    if head is None:  # of a model with code of its own (trust_remote_code)
+        return
     plain = head.forward
 
     def forward(hidden: torch.Tensor) -> torch.Tensor:

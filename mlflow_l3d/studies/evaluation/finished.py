@@ -240,8 +240,9 @@ def _of_gate(gate: Gate) -> Facts:
 def _of_pairs(compared: ComparedRuns) -> Facts:
     comparison, rows = compared.comparison, []
     metric, level, pairs = comparison.metric, comparison.level, judged(comparison)[:10]
+    written = change(comparison)
     for pair in pairs:
-        difference, low, high = map(change(comparison), limits(pair))
+        difference, low, high = map(written, limits(pair))
         of_task = pair if isinstance(pair, Difference) else None
         means = [unit_of(metric).text(mean) for mean in reversed(of_task.means)] if of_task else ["", ""]
         cost = counted(sum(of_task.runs) if of_task else len(compared.scores), "run")

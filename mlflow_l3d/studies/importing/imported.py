@@ -83,11 +83,14 @@ class Import:
         return self._numbers_by("seed")
 
     def _numbers_by(self, word: str) -> tuple[int, ...] | None:
-        """Return the numbers that a setting with this word in its name gives to runs that differ in nothing else."""
+        """Return the numbers that a setting with this word in its name gives to runs that differ in nothing else.
+
+        Longer ones do not fit into 64 bits.
+        """
         numbered = self.settings.filter([FORMATS[self.arguments["from_"]].numbered]).fillna("")
         columns = self.grouped[0].seed_values.join(numbered)
         for name, values in columns.items() if not self.grouped[1] else ():
-            if word in str(name).lower() and values.str.fullmatch("[0-9]+").all() and values.map(int).is_unique:
+            if word in str(name).lower() and values.str.fullmatch("[0-9]{1,18}").all() and values.map(int).is_unique:
                 return tuple(map(int, values))
         return None
 

@@ -77,9 +77,13 @@ class Conduct:
             conduct = cls(source, recorder)
             with recorder.held():
                 baseline = recorder.begin(source.describe(None), source.metric)
-                conduct._run(baseline, range(baseline_runs))
-                scores = np.array([score for score in baseline.scores.values() if math.isfinite(score)])
-                check_baseline(scores, source.metric, rules.effect)
+                try:
+                    conduct._run(baseline, range(baseline_runs))
+                    scores = np.array([score for score in baseline.scores.values() if math.isfinite(score)])
+                    check_baseline(scores, source.metric, rules.effect)
+                except BaseException as error:
+                    recorder.end(baseline, error)
+                    raise
                 if math.isnan(rules.effect):
                     recorder.rules = replace(rules, effect=float(scores.std(ddof=1)))
                     content = json.dumps({**asdict(recorder.rules), **about})

@@ -132,14 +132,16 @@ class Referee:
         Parameters
         ----------
         run_id
-            Its run; ``latest`` is the latest one of the experiment.
+            Its run; ``latest`` is the latest one of the experiment whose start did not fail.
         **machine
             ``device``, ``executor``, ``workers`` and others of the machine that trains.
         """
         with entry_point():
             client = connect()
             if run_id == "latest":
-                if not (begun_here := sessions(client, {})):
+                # That of a start that failed has no baseline.
+                begun_here = [run for run in sessions(client, {}) if run.info.status not in ("FAILED", "KILLED")]
+                if not begun_here:
                     fix = "Use referee start."
                     raise ParameterError("referee", "latest", "there is no session in this experiment", fix)
                 run_id = str(begun_here[-1].info.run_id)

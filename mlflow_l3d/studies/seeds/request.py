@@ -98,9 +98,10 @@ class SeedsRequest(CellRequest):
 
     def notes(self, cells: pd.DataFrame) -> tuple[str, ...]:
         """Return what to know of the result, and whether the code gets other numbers than the seeds of the report."""
-        if SEED in self.setup.approach.factors or not self.setup.approach.brings_data:
+        factors = [name for name in governed_factors(self.setup) if name != SEED]
+        if not factors or not self.setup.approach.brings_data:
             return super().notes(cells)
-        drawn = f"Numbers for {', '.join(governed_factors(self.setup))} are drawn from the seeds"
+        drawn = f"Numbers for {', '.join(factors)} are drawn from the seeds"
         itself = "A factor named seed gets the seeds themselves: {seed} in a command."
         return (f"{drawn}. {itself}", *super().notes(cells))
 

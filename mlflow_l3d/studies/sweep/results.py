@@ -24,7 +24,7 @@ from mlflow_l3d.studies.sweep.report import latex_table, sweep_document
 from mlflow_l3d.studies.sweep.report.shown import ShownSweep
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
-from mlflow_l3d.tracking.children import children_of
+from mlflow_l3d.tracking.children import children_of, found
 from mlflow_l3d.tracking.connection import Client, Run, connect
 from mlflow_l3d.tracking.earlier import own_parameter
 from mlflow_l3d.tracking.earlier.reader import parent_run
@@ -179,12 +179,17 @@ def points_of_sweep(client: Client, run_id: str) -> ReadPoints:
     top = parent_run(client, run_id, "source")
     every = children_of(client, str(top.info.experiment_id), run_id)
     parents = [run for run in every if run.data.tags.get(names.ROLE) == "investigation"]
+    listed = written.sweep.points if (written := read_result(client, run_id)) else ()
+    # A sweep that continues this one has taken over the points that were complete.
+    elsewhere = {point.run_id for point in listed} - {run.info.run_id for run in parents} - {""}
+    taken_over = [found(client.get_run, each) for each in sorted(elsewhere)]
+    parents += [run for run in taken_over if run is not None and run.info.lifecycle_stage == "active"]
     if not parents:
         raise ParameterError("source", run_id, "is a sweep without points", "Run the same sweep again.")
     begun_points, experiments = points_of(client, parents)
     begun = {point.run_id: point for point in begun_points}
     points = []
-    for point in written.sweep.points if (written := read_result(client, run_id)) else ():
+    for point in listed:
         lost = replace(point, run_id="", analysis=None, error=point.error or "its run was deleted")
         points.append(begun.pop(point.run_id, lost))
     return (*points, *begun.values()), experiments

@@ -351,6 +351,13 @@ def test_the_decimals_of_a_table_are_decided_once(monkeypatch):
     monkeypatch.setattr(words, "judged", lambda comparison: looked.append(1) or plain(comparison))
     assert len(difference_table(found).rows) == 6
     assert len(looked) == 1 + 6  # which of a pair is first is decided for each
+    few, many, plainly = [], [], words.change
+    for calls, names in ((few, "AB"), (many, "ABCD")):
+        systems_of = dict(zip("ABCD", (FIRST, APART, LOWER, SLIGHTLY), strict=True))
+        found = among({name: systems_of[name] for name in names})
+        monkeypatch.setattr(words, "change", lambda *args, calls=calls: calls.append(1) or plainly(*args))
+        assert first_table(found).rows
+    assert len(few) == len(many) == 1
 
 
 def test_what_is_paired_and_what_is_not_is_said():

@@ -91,6 +91,14 @@ def test_one_varying_seed_is_a_study_of_seeds(place: Place, tmp_path: Path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["run", "seed"])
+def test_numbers_longer_than_64_bits_are_names(place: Place, tmp_path: Path, name: str):
+    rows = pd.DataFrame({name: [str(10**20), str(10**20 + 1), "5"], "accuracy": [0.5, 0.75, 0.6]})
+    rows.to_csv(tmp_path / "scores.csv", index=False)
+    assert importing(tmp_path / "scores.csv").study.seeds == (0, 1, 2)
+
+
+@pytest.mark.slow
 def test_what_is_broken_is_named_and_what_is_whole_is_written_once(place, tmp_path, capsys) -> None:
     whole = [table(seed) for seed in range(6)]
     broken = [frame.copy() for frame in whole]

@@ -178,6 +178,22 @@ def test_existing_runs_are_named_alone_and_must_have_the_same_test_set(
     refuses(f"candidate={study}: must have the test set", judge.judge, study)
 
 
+def test_a_session_whose_start_failed_is_ended_and_is_not_the_latest(
+    place: Place, begun: tuple[Place, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_spread(*_: object) -> None:
+        raise ParameterError("baseline", "", "has runs with equal scores")
+
+    monkeypatch.setattr("mlflow_l3d.studies.referee.conduct.check_baseline", no_spread)
+    refuses("has runs with equal scores", referee, action="start", baseline=begun[1], **FINE)
+    assert Referee.resume(executor="inline").run_id == begun[2]
+    stopped = [run for run in place.runs() if "equal scores" in run.data.tags.get("l3d.error", "")]
+    assert {(run.data.tags["l3d.role"], run.info.status) for run in stopped} == {
+        ("referee", "FAILED"),
+        ("baseline", "FAILED"),
+    }
+
+
 def test_bad_input_is_refused_before_anything_is_recorded(
     begun: tuple[Place, str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -601,7 +601,8 @@ def test_scores_of_two_units_end_the_study(place: Place, tmp_path: Path) -> None
 
 def test_a_command_without_seed_is_said_to_get_other_numbers(place: Place) -> None:
     code = "import sys; print('accuracy:', int(sys.argv[1]) % 97 / 100)"
-    for factor, is_said in (("seed", False), ("model_initialisation", True)):
-        approach = Command([sys.executable, "-c", code, f"{{{factor}}}"])
+    both = "{seed}", "{model_initialisation}"
+    for factors, is_said in ((both[:1], False), (both[1:], True), (both, True)):
+        approach = Command([sys.executable, "-c", code, *factors])
         found = seeds(approach=approach, seeds=3, executor="inline", self_test="skip").summary()
         assert ("Numbers for model_initialisation are drawn from the seeds." in found) is is_said

@@ -199,6 +199,17 @@ def test_a_budget_of_cells_is_kept_and_a_larger_one_continues(place: Place) -> N
     assert len(place.cells()) == 2 * 9
 
 
+def test_complete_points_that_a_later_sweep_took_over_are_read_with_the_earlier_one(place: Place) -> None:
+    given: dict[str, Any] = {"over": {"noise": NOISE[:2]}, **LONGER}
+    run(**given, budget=14)
+    second = run(**given, budget=3)
+    third = run(**given)
+    assert third.points[0].run_id == second.points[0].run_id
+    read = evaluate(second.run_id, log=False).sweep
+    assert [point.run_id for point in read.points] == [point.run_id for point in second.points]
+    assert read.failed == ()
+
+
 class Clock(Synthetic):
     """Each cell takes one second of a clock that stands still otherwise."""
 

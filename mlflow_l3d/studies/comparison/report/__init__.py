@@ -99,10 +99,10 @@ def first_table(comparison: Comparison) -> Table:
     views = [words.oriented(comparison, pair) for pair in pairs]
     margin = 0.0 if math.isnan(comparison.smallest_effect) else unit.scale * comparison.smallest_effect
     axis = Axis.over([0.0, margin, -margin, *(unit.scale * end for *_, ends, _ in views for end in ends)], ticks=4)
-    rows = []
+    written, rows = words.change(comparison), []
     for pair, (first, second, ends, verdict) in zip(pairs, views, strict=True):
         value, start, end = (unit.scale * each for each in ends)
-        shown, low, high = map(words.change(comparison), ends)
+        shown, low, high = map(written, ends)
         task = pair.task if isinstance(pair, Difference) else "all tasks"
         called = f"{names[first]} - {names[second]}"
         if len(called) > 24:

@@ -96,8 +96,9 @@ def _strips(study: GroupsStudy) -> Drawing:
 def verdicts(study: GroupsStudy) -> list[str]:
     """Return the verdict on each group in words, in their order."""
     against = {"better": "worse than the best", "undecided": "may be as good", "": "not tested", "best": "best mean"}
+    tied = study.tied
     said = zip(study.groups["group"], study.groups["verdict"], strict=True)
-    return ["equal mean" if name in study.tied else against[verdict] for name, verdict in said]
+    return ["equal mean" if name in tied else against[verdict] for name, verdict in said]
 
 
 def _groups_table(study: GroupsStudy, most: int) -> Table:
