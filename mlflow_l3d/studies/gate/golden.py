@@ -197,11 +197,6 @@ class GoldenRuns(CellStudy[GoldenRequest, None]):
         """Return nothing: how many runs there will be is not known."""
         return ""
 
-    def carry_out(self) -> None:
-        """Train all runs there may be, and end the parent."""
-        self.advance(len(self.scores))
-        self.finish(len(self.scores))
-
     def advance(self, runs: int) -> None:
         """Train the missing ones of the runs whose numbers are below `runs`."""
         if self.missing_runs(runs) and not self.computed:

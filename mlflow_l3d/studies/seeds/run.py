@@ -27,7 +27,7 @@ from mlflow_l3d.studies.seeds.report.words import citation
 from mlflow_l3d.studies.seeds.request import RepeatsRequest, SeedsRequest, specify_seeds
 from mlflow_l3d.studies.seeds.results import finishing, recorded_study, write_scores
 from mlflow_l3d.studies.self_test import SelfTest
-from mlflow_l3d.studies.shown import built_once, under_way
+from mlflow_l3d.studies.shown import built_once
 from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.earlier.predictions import read_rows
@@ -239,12 +239,6 @@ class SeedsStudyRun(CellStudy[SeedsRequest, SeedsRun]):
         """Log the score, at the place of the seed: in whatever order seeds are done, the chart is the same."""
         if (score := metrics.get(self.request.metric.name)) is not None and math.isfinite(score):
             self.recorder.log_metrics({"score": score}, cell.index or 0)
-
-    def carry_out(self) -> SeedsRun:
-        """Train, and score the records."""
-        self.train()
-        with under_way("scoring", shown=self.progress):
-            return self.conclude()
 
     def conclude(self) -> SeedsRun:
         """Score everything from the records, write the parent's artifacts, and end the parent."""
