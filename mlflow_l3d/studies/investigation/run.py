@@ -37,7 +37,6 @@ from mlflow_l3d.studies.investigation.scoring import plan_of, score
 from mlflow_l3d.studies.self_test import SelfTest
 from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.pages import runs_page
 
 
 @with_signature(InvestigateOptions)
@@ -270,9 +269,8 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
                 interim_analyses=self.monitor.interim_analyses,
                 table_file=folder / names.PREDICTIONS,
             )
-            address = runs_page(recorder.client, recorder.parent.experiment_id)
             notes = (*self.failure_notes, *request.plan.early_end(request.given["golden_runs"]), *request.notes(cells))
-            about = request.about(recorder.parent.run_id, address, settings_of(request), notes)
+            about = request.about(recorder, settings_of(request), notes)
             result = Investigation(
                 request=request,
                 about=about,

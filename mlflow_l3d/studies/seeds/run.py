@@ -31,7 +31,6 @@ from mlflow_l3d.studies.shown import built_once
 from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.earlier.predictions import read_rows
-from mlflow_l3d.tracking.pages import runs_page
 from mlflow_l3d.tracking.recorder import RunRecorder
 
 
@@ -249,8 +248,7 @@ class SeedsStudyRun(CellStudy[SeedsRequest, SeedsRun]):
         study = recorded_study(document, finished, predictions, request.metric)
         failed = len(cells) - len(finished)
         settings = {"task": f"{task.name} ({task.kind.replace('_', ' ')})", "seeds": ", ".join(map(str, request.seeds))}
-        address = runs_page(recorder.client, recorder.parent.experiment_id)
-        about = request.about(recorder.parent.run_id, address, settings, (*self.failure_notes, *request.notes(cells)))
+        about = request.about(recorder, settings, (*self.failure_notes, *request.notes(cells)))
         runs = tuple(finished["run_id"])
         result = SeedsRun(request=request, about=about, study=study, runs=runs, failed=failed, **self.result())
         with finishing(recorder, result, document, failed=failed) as folder:
