@@ -153,10 +153,9 @@ class IntervalRule(_Rule):
     Notes
     -----
     Look k comes after ``FIRST_ANALYSIS * 2 ** (k - 1)`` rows and spends ``alpha_k = 6 alpha / (pi^2 k^2) / factors``,
-    which sums to at most alpha over all looks and factors,
-    so that the claims hold together although one looks repeatedly (Bonferroni over a sequence without end). The
-    interval is :meth:`~mlflow_l3d.analysis.importance.estimate.Estimate.careful_interval`:
-    with the jackknife alone, rows of two
+    which sums to at most alpha over all looks and factors, so that the claims hold together although one looks
+    repeatedly (Bonferroni over a sequence without end). The interval is
+    :meth:`~mlflow_l3d.analysis.importance.estimate.Estimate.careful_interval`: with the jackknife alone, rows of two
     columns made false claims in 6 % of investigations at alpha = 5 % and a true importance of 0.
 
     A look may take back what an earlier one said: while the rule of another factor says continue, this one continues,
