@@ -18,7 +18,7 @@ from mlflow_l3d.errors import ParameterError, imported, renamed, unknown_name
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.forms import form_of
 from mlflow_l3d.metrics.known import check_installed, of_kind, registered
-from mlflow_l3d.parameters import Arguments, declared
+from mlflow_l3d.parameters import Arguments, Parameters, declared
 from mlflow_l3d.parameters.shared import Columns, Sizes
 from mlflow_l3d.parameters.values import Choice, as_text, check_names, json_of, pairs
 from mlflow_l3d.tasks.base import Task
@@ -193,9 +193,14 @@ def check_task(task: object, asked: Arguments) -> None:
     if not isinstance(task, Task):
         allowed = "must be a name, a data frame or set, or a task of mlflow_l3d.make_task"
         raise ParameterError("task", type(task).__name__, allowed)
-    for name, parameter in COLUMNS.items():
-        if asked[name] != parameter.default:
-            raise ParameterError(name, asked.texts[name], "has no effect on a task object", "Leave it out.")
+    check_unused(asked, COLUMNS, "a task object")
+
+
+def check_unused(asked: Arguments, known: Parameters, what: str, used: Collection[str] = ()) -> None:
+    """Raise for the first of some parameters, except the `used` ones, that was given: it has no effect on `what`."""
+    for name, parameter in known.items():
+        if name not in used and asked.texts[name] != parameter.default:
+            raise ParameterError(name.rstrip("_"), asked.texts[name], f"has no effect on {what}", "Leave it out.")
 
 
 def check_no_data(asked: Arguments, approach: Approach) -> None:

@@ -191,9 +191,15 @@ def fragile_examples(
     return Snippet("examples.html", values)
 
 
-def shares_bar(shares: Sequence[tuple[str, float]]) -> Markup:
-    """Return how many examples are right in every run, in some and in none, as one bar with its legend."""
+def shares_bar(votes: ExampleVotes | None, names: Sequence[str]) -> Markup | None:
+    """Return how many examples are right in every run, in some and in none, which have these names, as one bar.
+
+    It has a legend. There is none without predictions, and none of a few examples.
+    """
+    if votes is None or not votes.are_enough:
+        return None
     kinds = ("robust", "fragile", "never")
+    shares = [*zip(names, (votes.robust_share, votes.fragile_share, votes.never_right_share), strict=True)]
     bar = Markup("").join(
         Markup('<span class="{}" style="width:{}%"></span>').format(kind, f"{100 * share:.3f}")
         for kind, (_, share) in zip(kinds, shares, strict=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -81,10 +81,13 @@ class CellStudy(CellOwner, Study[C, CellRecord, R]):
         Name and error of those of them that failed.
     tested
         Keys of those that the self-test trained.
+    conclude
+        Scores the records, writes what the parent holds, and ends it; golden runs are only finished.
     """
 
     unit: ClassVar[str] = "run"
     fewest: ClassVar[int] = 1
+    conclude: Callable[..., R]
 
     def __init__(self, request: C, *, progress: bool | None = False) -> None:
         super().__init__(request, progress=progress)
@@ -117,6 +120,12 @@ class CellStudy(CellOwner, Study[C, CellRecord, R]):
     @abstractmethod
     def progress_title(self) -> str:
         """What stands before the progress bar."""
+
+    def carry_out(self) -> R:
+        """Train, and conclude."""
+        self.train()
+        with under_way("scoring", shown=self.progress):
+            return self.conclude()
 
     @property
     def most_ahead(self) -> int:

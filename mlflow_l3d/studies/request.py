@@ -27,8 +27,9 @@ from mlflow_l3d.tasks.files import PREFIX, SUFFIXES
 from mlflow_l3d.tasks.resolve import unused_test_examples
 from mlflow_l3d.tasks.settings import SPLITS_VERSION
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.pages import Data
+from mlflow_l3d.tracking.pages import Data, runs_page
 from mlflow_l3d.tracking.parent import Card
+from mlflow_l3d.tracking.recorder import RunRecorder
 from mlflow_l3d.version import __version__
 
 
@@ -205,9 +206,11 @@ class StudyRequest(ABC):
             are_numbered=self.setup.task.are_numbered,
         )
 
-    def about(self, run_id: str, address: str, settings: Mapping[str, str], notes: tuple[str, ...] = ()) -> About:
-        """Return what its report says in addition to its numbers; `settings` and `address` as in the methods above."""
-        return About(self.title, self.source(run_id, address), notes, self.settings(settings, run_id))
+    def about(self, recorder: RunRecorder[Any], settings: Mapping[str, str], notes: tuple[str, ...] = ()) -> About:
+        """Return what its report says in addition to its numbers; `settings` as in the method above."""
+        parent = recorder.parent
+        source = self.source(parent.run_id, runs_page(recorder.client, parent.experiment_id))
+        return About(self.title, source, notes, self.settings(settings, parent.run_id))
 
     def shared_params(self) -> dict[str, str]:
         """Return the parameters that every child has."""

@@ -151,4 +151,4 @@ def test_epsilon_rule_goes_on_without_numbers():
         interim = EpsilonRule(0.5).analyse(table, golden)
         assert interim.decision == "continue"
         assert interim.reason
-    assert EpsilonRule(100.0, least_rows=6).analyse(np.random.default_rng(9).random((9, 3)), np.arange(9.0)).rows == 6
+    assert EpsilonRule(100.0).analyse(np.random.default_rng(9).random((9, 3)), np.arange(9.0)).rows == 3

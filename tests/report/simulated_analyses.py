@@ -1,6 +1,7 @@
 """Analyses of simulated scores and predictions, of every design."""
 
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -8,6 +9,7 @@ import pandas as pd
 from mlflow_l3d.analysis.consistency.examples import example_votes
 from mlflow_l3d.analysis.consistency.results import Consistency, prediction_importance
 from mlflow_l3d.analysis.importance.estimators.nested import nested_estimate
+from mlflow_l3d.analysis.planning import stopping
 from mlflow_l3d.analysis.planning.stopping import EpsilonRule, IntervalRule
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import Planned, design_named
@@ -72,7 +74,8 @@ def with_interim_analyses(analysis: Analysis, rule: str = "interval") -> Analysi
             watch.analyse(record.table, record.golden)
         else:
             table = record.table
-            watch = IntervalRule(0.9, first_analysis=6, factors=5)
-            watch.analyse(len(table), lambda rows, table=table: nested_estimate(table[:rows]))  # type: ignore[misc]
+            watch = IntervalRule(0.9, factors=5)
+            with patch.object(stopping, "FIRST_ANALYSIS", 6):
+                watch.analyse(len(table), lambda rows, table=table: nested_estimate(table[:rows]))  # type: ignore[misc]
         frames.append(watch.history_frame().assign(factor=name))
     return replace(analysis, interim_analyses=pd.concat(frames, ignore_index=True))

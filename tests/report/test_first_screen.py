@@ -22,12 +22,12 @@ from mlflow_l3d.analysis.importance.verdicts import Advice, verdict_of
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.designs.analyse import advise
 from mlflow_l3d.metrics.known import named
+from mlflow_l3d.report.html import shares_bar
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Step, changed_predictions, marked
 from mlflow_l3d.studies.investigation.remedies import MemberRows, foresee
 from mlflow_l3d.studies.investigation.report import OVERLAP, details, first_table, help_table, investigation_document
 from mlflow_l3d.studies.investigation.report.details import luck_details
-from mlflow_l3d.studies.investigation.report.more_tables import shares
 from mlflow_l3d.studies.investigation.report.runs import Runs
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.report.words import answers, headline, steps
@@ -231,7 +231,7 @@ def test_agreement_on_a_few_examples_is_not_told(importance, analysis, examples,
     counted = f"over 6 runs: 15 pairs that share {examples / 5:.2g} examples on average, {examples} in all"
     assert (counted in full) is told
     assert (f"is not reported: there are {examples} test examples" in full) is not told
-    assert bool(shares(one)) is told
+    assert bool(shares_bar(one.examples, ("every", "some", "none"))) is told
 
 
 def test_steps_name_what_changes_the_answer_most_first(judged):

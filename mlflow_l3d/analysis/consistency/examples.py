@@ -64,6 +64,11 @@ class ExampleVotes:
         """Fewest and most runs that saw an example; 0 without examples."""
         return int(self.frame["runs"].min() or 0), int(self.frame["runs"].max() or 0)
 
+    @property
+    def are_enough(self) -> bool:
+        """Whether there are examples enough for shares of them: :data:`FEWEST_EXAMPLES`."""
+        return len(self.frame) >= FEWEST_EXAMPLES
+
     def shares(self) -> dict[str, float]:
         """Return all shares under the names of their metrics; those that are nan are left out."""
         return known({name: getattr(self, name) for name in self.__slots__ if "share" in name})

@@ -16,6 +16,8 @@ from mlflow_l3d.analysis.importance.tables import usable
 
 FIRST_ANALYSIS: Final = 20
 """Rows at the first look of the interval rule; each further look comes after twice as many."""
+LEAST_ROWS: Final = 3
+"""No stop of the epsilon rule before; the paper says only that the start must not be too small."""
 Decision = Literal["continue", "stop"]
 
 
@@ -82,8 +84,6 @@ class EpsilonRule(_Rule):
         Largest change of `contributed_std`, `mitigated_std` and `importance`, all three, from one row to the next that
         counts as none. The first two are in the scores' unit, so fractions call for a smaller one than percentage
         points.
-    least_rows
-        No stop before; the paper says only that the start must not be too small.
     history
         Looks so far, one per row from the second on.
 
@@ -93,7 +93,6 @@ class EpsilonRule(_Rule):
     """
 
     epsilon: float
-    least_rows: int = 3
 
     def analyse(self, table: npt.ArrayLike, golden: npt.ArrayLike) -> InterimAnalysis:
         """Return the decision after the rows run so far.
@@ -121,7 +120,7 @@ class EpsilonRule(_Rule):
         for rows, score, change in zip(path["rows"], path["importance"], changes, strict=True):
             if rows <= seen:
                 continue
-            stop = rows >= self.least_rows and change < self.epsilon
+            stop = rows >= LEAST_ROWS and change < self.epsilon
             if math.isnan(change):
                 reason = f"after {rows} rows there is no change to look at yet"
             else:
@@ -148,17 +147,15 @@ class IntervalRule(_Rule):
         Probability that any look of any factor makes a false claim about its importance.
     factors
         How many factors are investigated; each gets its share of alpha.
-    first_analysis
-        Rows at the first look; look k comes at ``first_look * 2 ** (k - 1)`` rows.
     history
         Looks so far.
 
     Notes
     -----
-    Look k spends ``alpha_k = 6 alpha / (pi^2 k^2) / factors``, which sums to at most alpha over all looks and factors,
-    so that the claims hold together although one looks repeatedly (Bonferroni over a sequence without end). The
-    interval is :meth:`~mlflow_l3d.analysis.importance.estimate.Estimate.careful_interval`:
-    with the jackknife alone, rows of two
+    Look k comes after ``FIRST_ANALYSIS * 2 ** (k - 1)`` rows and spends ``alpha_k = 6 alpha / (pi^2 k^2) / factors``,
+    which sums to at most alpha over all looks and factors, so that the claims hold together although one looks
+    repeatedly (Bonferroni over a sequence without end). The interval is
+    :meth:`~mlflow_l3d.analysis.importance.estimate.Estimate.careful_interval`: with the jackknife alone, rows of two
     columns made false claims in 6 % of investigations at alpha = 5 % and a true importance of 0.
 
     A look may take back what an earlier one said: while the rule of another factor says continue, this one continues,
@@ -173,7 +170,6 @@ class IntervalRule(_Rule):
     half_width: float
     alpha: float = 0.05
     factors: int = 1
-    first_analysis: int = FIRST_ANALYSIS
 
     def spent(self, number: int) -> float:
         """Return alpha_k of look `number`, counted from 1."""
@@ -182,7 +178,7 @@ class IntervalRule(_Rule):
     def level(self, rows: int) -> float:
         """Return the confidence level of an interval after so many rows, be a look due there or not."""
         number = 1
-        while self.first_analysis * 2 ** (number - 1) < rows:
+        while FIRST_ANALYSIS * 2 ** (number - 1) < rows:
             number += 1
         return 1 - self.spent(number)
 
@@ -206,11 +202,11 @@ class IntervalRule(_Rule):
             The first of those due since the last call that says stop, or else the last. A look takes exactly the rows
             that it is due at; rows with missing cells count as run.
         """
-        while (rows := self.first_analysis * 2 ** len(self.history)) <= total:
+        while (rows := FIRST_ANALYSIS * 2 ** len(self.history)) <= total:
             self.history.append(self._at(rows, estimate(rows), long_tails is not None and long_tails(rows)))
             if self.stopped:
                 break
-        return self.history[-1] if self.history else _early("interval", total, f"after {self.first_analysis} rows")
+        return self.history[-1] if self.history else _early("interval", total, f"after {FIRST_ANALYSIS} rows")
 
     def _at(self, rows: int, estimate: Estimate | None, long_tails: bool) -> InterimAnalysis:
         alpha = self.spent(len(self.history) + 1)

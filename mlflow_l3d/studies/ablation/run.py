@@ -25,18 +25,16 @@ from mlflow_l3d.studies.ablation.numbers import Setting, ablate_tables, from_pre
 from mlflow_l3d.studies.ablation.parameters import ABLATION, AblationOptions
 from mlflow_l3d.studies.ablation.report import ablation_document, range_table, spread
 from mlflow_l3d.studies.base import entry_point
-from mlflow_l3d.studies.comparison.parents import Parent
 from mlflow_l3d.studies.comparison.reading import answers_of_cells, answers_of_parent
 from mlflow_l3d.studies.files import save_result, write_tables
-from mlflow_l3d.studies.investigation.evaluate import check_metric, metric_of, planned_by
+from mlflow_l3d.studies.investigation.evaluate import check_metric, metric_of, planned_by, recorded_about
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.children import whole_id
 from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.earlier import latest_investigation
-from mlflow_l3d.tracking.earlier.reader import Recorded, known_document, read_listed
-from mlflow_l3d.tracking.pages import runs_page
+from mlflow_l3d.tracking.earlier.reader import Recorded, read_listed
 
 FRAME_FILE = "ablation.json"
 _SHARES: Final = {"rows": (3, 0.1, 0.25, 0.5), "columns": (3, 0.1, 0.25, 0.5), "test_sizes": (10, 0.1, 0.5)}
@@ -187,9 +185,8 @@ def _ablate(client: Client, recorded: Recorded, asked: Arguments, wanted: Mappin
         metric=metric,
     )
     notes = (f"Fewer test examples were not looked at: {why}.",) if why else ()
-    parent = Parent(recorded.parent, known_document(client, run_id, names.INVESTIGATION))
-    address = runs_page(client, str(recorded.parent.info.experiment_id))
-    return Ablation(run_id, metric, frame, notes, replace(parent.source, run_id=run_id, address=address))
+    source = recorded_about(client, recorded.parent).source
+    return Ablation(run_id, metric, frame, notes, replace(source, date=""))
 
 
 def _settings(scores: Tables, answers: pd.DataFrame | None, wanted: Mapping[str, list[int] | None]) -> list[Setting]:

@@ -16,11 +16,9 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.numbers import value_text
-from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.comparison.report.words import ComparedParent
-from mlflow_l3d.studies.investigation.evaluate import typed_parameters
+from mlflow_l3d.studies.investigation.evaluate import recorded_about
 from mlflow_l3d.studies.investigation.parameters import MAIN
-from mlflow_l3d.studies.request import is_typed
 from mlflow_l3d.studies.seeds.parameters import SEEDS
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import whole_id
@@ -89,25 +87,15 @@ class Parent:
         later = ("num_labelled", "test_size", "test_selection", "design", "root_seed", "source")
         return choices | {name: own_parameter(self.run, name) or "" for name in later}
 
-    @property
-    def source(self) -> Source:
-        """Its command; that of a run of other code is not known."""
-        approach, typed = self.document.get("approach"), self.document.get("parameters")
-        if not isinstance(typed, dict) or not isinstance(approach, dict):
-            return Source()
-        declared = SEEDS if "seeds" in self.document else MAIN
-        texts = typed_parameters(self.document)
-        typed = {name: str(text) for name, text in texts.items() if name in declared}
-        changed = {name: text for name, text in typed.items() if text != declared[name].default}
-        return Source(approach=str(approach.get("name")), given=changed, is_typed=is_typed(texts))
-
-    def compared(self, task: str, system: str, choices: Mapping[str, object]) -> ComparedParent:
+    def compared(self, client: Client, task: str, system: str, choices: Mapping[str, object]) -> ComparedParent:
         """Return how a report names it, with the parameters in which it differs from the others."""
         layout = all_designs().get(self.run.data.tags.get(names.DESIGN, ""))
         runs = "mitigation_runs" if layout is not None and layout.tables_are_golden else "golden_runs"
-        verb, runs = ("seeds", "seeds") if "seeds" in self.document else ("investigate", runs)
+        declared, verb = MAIN, "investigate"
+        if "seeds" in self.document:
+            declared, verb, runs = SEEDS, "seeds", "seeds"
         shown = {name: value_text(value) for name, value in choices.items()}
-        command = self.source.command(verb, **{runs: "RUNS"})
+        command = recorded_about(client, self.run, declared).source.command(verb, **{runs: "RUNS"})
         return ComparedParent(task, system, self.run_id, str(self.run.info.experiment_id), shown, command)
 
 

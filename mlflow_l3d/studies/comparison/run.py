@@ -170,7 +170,7 @@ def compare_parents(client: Client, parents: _Matched, arguments: Arguments, run
     for task, systems in systems_by_task.items():
         choices = choices_among([parent.run for parent in systems.values()])
         of_parents = zip(systems.items(), choices, strict=True)
-        compared += [parent.compared(task, name, own_choices) for (name, parent), own_choices in of_parents]
+        compared += [parent.compared(client, task, name, own_choices) for (name, parent), own_choices in of_parents]
         runs = {name: read_runs(client, parent, metric) for name, parent in systems.items()}
         tasks[task], task_notes = systems_of(runs, metric)
         remarks += [*task_notes, *_other_examples(tasks[task])]

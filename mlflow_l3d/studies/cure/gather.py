@@ -160,10 +160,9 @@ def read_members(client: Client, cells: pd.DataFrame, members: MemberRows, valid
             if table is None:
                 continue
             form = form or _form(table)
-            if (run := run_predictions(cell, table, form)) is not None:
-                run.validation = float(getattr(cell, validation, math.nan))
-                if form == "classes":
-                    classes = max(classes, int(max(run.labels.max(), run.predictions.max())) + 1)
+            run = run_predictions(cell, table, form, validation)
+            if run is not None and form == "classes":
+                classes = max(classes, int(max(run.labels.max(), run.predictions.max())) + 1)
             members.add(cell, run)
     return classes
 

@@ -26,7 +26,7 @@ from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.report.remedies import remedy_words
 from mlflow_l3d.studies.cure.gather import Gathered, read_members
 from mlflow_l3d.studies.cure.numbers import Verified, verify
-from mlflow_l3d.studies.gate.golden import GoldenRequest
+from mlflow_l3d.studies.gate.golden import GoldenRequest, numbered_scores
 from mlflow_l3d.studies.investigation.remedies import MemberRows, predicted
 from mlflow_l3d.studies.request import context_of
 from mlflow_l3d.tasks.base import Task
@@ -140,11 +140,6 @@ def _changed_runs(client: Client, plain: GoldenRequest, remedy: Remedy) -> pd.Da
     return stored_runs(client, [cell.key for cell in golden.cells()], golden.context_key)
 
 
-def _scores(cells: pd.DataFrame, metric: str, runs: int) -> FloatArray:
-    """Return the scores of golden runs by their number, nan if one has none; shape (runs,)."""
-    return cells.get(metric, pd.Series(dtype=float)).reindex(range(runs)).to_numpy(dtype=np.float64)
-
-
 def predict_changed(
     client: Client, gathered: Gathered, golden: GoldenRequest, plain: FloatArray, remedy: Remedy, most_members: int
 ) -> list[Prediction]:
@@ -158,7 +153,7 @@ def predict_changed(
     cells = _changed_runs(client, golden, remedy)
     if cells.empty:
         return [alone]
-    scores = _scores(cells, metric.name, len(plain))
+    scores = numbered_scores(cells, metric.name, len(plain))
     measured = verify(Verified(prediction=alone, run_id="", runs=0), plain, scores, chance=gathered.chance)
     lacking = f"{measured.failed} of {len(plain)} golden runs have no score" if measured.failed else ""
     if measured.runs < FEWEST:
@@ -217,7 +212,7 @@ def labels_remedy(
             return
         if found.basis == "exact" and size not in by_size:
             cells = _changed_runs(client, golden, remedy)
-            by_size[size] = _scores(cells, gathered.metric.name, golden.runs)
+            by_size[size] = numbered_scores(cells, gathered.metric.name, golden.runs)
             reason = f"a line through {runs}"
     line = more_labels([*_points(by_size)], now=now, size=2 * now, unknown=why)
     yield line if line.reason else replace(line, reason=reason)

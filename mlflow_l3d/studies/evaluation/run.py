@@ -12,6 +12,7 @@ from typing import Any, Final, Unpack
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters import Arguments, read_arguments, with_signature
+from mlflow_l3d.parameters.checks import check_unused
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.evaluation.parameters import OF_FILES, OF_GROUPS, OF_PARENT, OF_RUNS, OPTIONS, EvaluateOptions
 from mlflow_l3d.studies.groups.run import GroupsEvaluation, evaluate_groups
@@ -139,7 +140,7 @@ def evaluate(
         arguments = read_arguments({name: _as_typed(name, value) for name, value in options.items()}, OPTIONS)
         texts, metric = arguments.texts, arguments.texts["metric"]
         kind, named = find_results(source, finds_cells=texts["where"] != "none")
-        _check_options(arguments, kind)
+        check_unused(arguments, OPTIONS, kind, _OPTIONS_OF[kind])
         own = {name: texts[name] for name in _OPTIONS_OF[kind]}
         if kind is Kind.FILES:
             if not log:
@@ -169,13 +170,6 @@ def _as_typed(name: str, value: object) -> object:
     return value
 
 
-def _check_options(arguments: Arguments, kind: Kind) -> None:
-    """Raise a ParameterError for an option that has no effect on a kind of source."""
-    for name, value in arguments.texts.items():
-        if name not in _OPTIONS_OF[kind] and value != OPTIONS[name].default:
-            raise ParameterError(name.rstrip("_"), value, f"has no effect on {kind}", "Leave it out.")
-
-
 def _evaluate_investigation(
     run_id: str, arguments: Arguments, *, project_run: str | None, log: bool, progress: bool | None
 ) -> Evaluation | SeedsEvaluation:
@@ -185,7 +179,7 @@ def _evaluate_investigation(
     with under_way("reading the cells", shown=shown):
         recorded = read_investigation(run_id, client, where=where, parameter="source")
     if _has_golden_runs_alone(recorded):
-        _check_options(arguments, Kind.SEEDS)
+        check_unused(arguments, OPTIONS, Kind.SEEDS, _OPTIONS_OF[Kind.SEEDS])
         metric = metric_of(recorded.parent, texts["metric"], recorded.cells).name
         return evaluate_seeds(run_id, metric=metric, project_run=project_run, log=log)
     deleted = 0 if where else deleted_cells(client, recorded.parent, recorded.cells)

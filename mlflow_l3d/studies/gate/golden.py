@@ -140,6 +140,11 @@ def specify_golden(name: str, parameters: Mapping[str, object], *, phase: str, *
     )
 
 
+def numbered_scores(cells: pd.DataFrame, metric: str, runs: int) -> FloatArray:
+    """Return the scores of golden runs by their number, the index of `cells`, nan if one has none; shape (runs,)."""
+    return cells.get(metric, pd.Series(dtype=float)).reindex(range(runs)).to_numpy(dtype=np.float64)
+
+
 class GoldenRuns(CellStudy[GoldenRequest, None]):
     """The golden runs of one system, trained as they are needed.
 
@@ -196,11 +201,6 @@ class GoldenRuns(CellStudy[GoldenRequest, None]):
     def how_far(self) -> str:
         """Return nothing: how many runs there will be is not known."""
         return ""
-
-    def carry_out(self) -> None:
-        """Train all runs there may be, and end the parent."""
-        self.advance(len(self.scores))
-        self.finish(len(self.scores))
 
     def advance(self, runs: int) -> None:
         """Train the missing ones of the runs whose numbers are below `runs`."""

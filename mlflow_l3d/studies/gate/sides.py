@@ -22,7 +22,7 @@ from mlflow_l3d.parameters.values import as_text, check_names, json_of
 from mlflow_l3d.paths import kept_whole, public_parameter, with_whole_paths
 from mlflow_l3d.report.numbers import listed
 from mlflow_l3d.studies.files import read_result
-from mlflow_l3d.studies.gate.golden import OF_A_PLAN, GoldenRequest, specify_golden
+from mlflow_l3d.studies.gate.golden import OF_A_PLAN, GoldenRequest, numbered_scores, specify_golden
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.seeds.report.words import investigate_command
 from mlflow_l3d.tracking import names
@@ -79,9 +79,7 @@ class Side:
 
     def scores(self, metric: str, runs: int) -> FloatArray:
         """Return the scores of the first `runs` golden runs, nan if there is none; shape (runs,)."""
-        if metric not in self.cells:
-            return np.full(runs, np.nan)
-        return self.cells[metric].reindex(range(runs)).to_numpy(dtype=np.float64)
+        return numbered_scores(self.cells, metric, runs)
 
     def known_scores(self, metric: str) -> FloatArray:
         """Return the scores that show how much runs vary: of its first golden runs, or of a study of its seed."""

@@ -19,7 +19,8 @@ from mlflow_l3d.metrics.known import named, registered, typed_name
 from mlflow_l3d.parameters import Parameters
 from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.paths import kept_whole
-from mlflow_l3d.report.source import About, Source, heading, lists_in, version_words
+from mlflow_l3d.report.source import About, heading, lists_in, version_words
+from mlflow_l3d.studies.base import origin
 from mlflow_l3d.studies.files import read_result, temporary_folder, write_result
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.investigation.report.runs import read_predicted
@@ -31,7 +32,7 @@ from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.connection import Client, Run
 from mlflow_l3d.tracking.earlier import own_parameter, searched_splits
 from mlflow_l3d.tracking.earlier.reader import fetch_document, is_running, known_document, read_predictions
-from mlflow_l3d.tracking.pages import links_in, runs_page
+from mlflow_l3d.tracking.pages import links_in
 from mlflow_l3d.version import __version__
 
 _SIZES = ("mitigation_runs", "investigation_runs", "golden_runs")
@@ -241,16 +242,14 @@ def recorded_about(client: Client, run: Run, parameters: Parameters = MAIN) -> A
     document = known_document(client, run_id, names.INVESTIGATION) if is_ours else {}
     ours = (typed_parameters(document) or typed) if is_ours else {}
     chosen = {name: ours[name] for name in ours if name in parameters and ours[name] != parameters[name].default}
-    source = Source(
+    source = replace(
+        origin(client, str(run.info.experiment_id), run_id),
         task=chosen.get("task", ""),
         approach=ours.get("approach", ""),
         model=chosen.get("model", ""),
-        run_id=run_id,
-        address=runs_page(client, str(run.info.experiment_id)),
         given=chosen,
         classes=tuple(document.get("task", {}).get("classes", ())),
         lists=lists_in(document.get("hyperparameters", {})),
-        date=heading(run_id)["date"][:10],
         version=__version__,
         root_seed=ours.get("root_seed", ""),
         is_typed=is_typed(ours),

@@ -35,10 +35,8 @@ from mlflow_l3d.studies.investigation.results import (
 )
 from mlflow_l3d.studies.investigation.scoring import plan_of, score
 from mlflow_l3d.studies.self_test import SelfTest
-from mlflow_l3d.studies.shown import under_way
 from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.pages import runs_page
 
 
 @with_signature(InvestigateOptions)
@@ -244,21 +242,16 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
         for step, values in self.monitor.new_steps():
             self.recorder.log_metrics(values, step)
 
-    def carry_out(self) -> Investigation:
-        """Train, and score the records."""
-        self.train()
-        with under_way("scoring", shown=self.progress):
-            return self.conclude(self.request.plan.mitigation_runs)
-
-    def conclude(self, rows: int) -> Investigation:
+    def conclude(self, rows: int | None = None) -> Investigation:
         """Score everything once more from the records, write the parent's artifacts, and end the parent.
 
         Parameters
         ----------
         rows
-            As many as are there, if nothing stopped it before.
+            As many as are there, if nothing stopped it before; None for all.
         """
         request, recorder = self.request, self.recorder
+        rows = rows or request.plan.mitigation_runs
         if not request.final_runs:
             request = request.truncate(self.monitor.stopped or rows)
             runs = request.changed(request.run_numbers())
@@ -276,9 +269,8 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
                 interim_analyses=self.monitor.interim_analyses,
                 table_file=folder / names.PREDICTIONS,
             )
-            address = runs_page(recorder.client, recorder.parent.experiment_id)
             notes = (*self.failure_notes, *request.plan.early_end(request.given["golden_runs"]), *request.notes(cells))
-            about = request.about(recorder.parent.run_id, address, settings_of(request), notes)
+            about = request.about(recorder, settings_of(request), notes)
             result = Investigation(
                 request=request,
                 about=about,

@@ -204,9 +204,7 @@ class _Counted:
         columns = {"example_ids": ids.to_numpy(), "labels": labels, "predictions": predictions}
         self.stability.add(phase=str(cell.phase), **place, **columns)
         form: Form = "classes" if self.choice is None else "numbers" if self.choice == REGRESSION else "texts"
-        if (run := run_predictions(cell, table, form)) is not None:
-            run.validation = float(getattr(cell, self._validation, math.nan))
-            self.members.add(cell, run)
+        self.members.add(cell, run_predictions(cell, table, form, self._validation))
         if self.choice is None:
             marks = {names.REFERENCE: table[names.REFERENCE]} if has_reference(table.schema) else {}
             self._writer.add(cell, {"example_id": ids, "label": labels, "prediction": predictions, **marks})

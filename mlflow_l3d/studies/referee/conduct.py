@@ -12,8 +12,7 @@ import numpy as np
 from mlflow_l3d.analysis.planning.spending import FEWEST
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.report.source import Source, heading
-from mlflow_l3d.studies.base import entry_point
+from mlflow_l3d.studies.base import entry_point, origin
 from mlflow_l3d.studies.files import save_result, temporary_folder
 from mlflow_l3d.studies.referee.existing import RunSource, existing_runs
 from mlflow_l3d.studies.referee.golden import GoldenSource
@@ -24,7 +23,6 @@ from mlflow_l3d.studies.referee.source import Candidate, check_baseline, check_s
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run, end_abandoned
 from mlflow_l3d.tracking.connection import connect
-from mlflow_l3d.tracking.pages import runs_page
 from mlflow_l3d.tracking.parent import log_metrics, log_results, set_tags
 
 
@@ -184,9 +182,7 @@ class Conduct:
             systems = tuple(records.systems)
             path = tuple(records.session().path)
             course = Course(run_id, records.title, source.metric, records.rules, systems, path, is_judging=is_judging)
-        address = runs_page(self.recorder.client, self.recorder.experiment_id)
-        date = heading(run_id)["date"][:10]
-        about = Source(run_id=run_id, address=address, date=date)
+        about = origin(self.recorder.client, self.recorder.experiment_id, run_id)
         if isinstance(source, GoldenSource):
             course = replace(course, luck_of_examples=source.luck_of_examples)
             task = str(source.baseline.task.get("name", ""))

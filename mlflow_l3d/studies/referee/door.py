@@ -14,6 +14,7 @@ from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.parameters import Arguments, read_arguments, with_signature
+from mlflow_l3d.parameters.checks import check_unused
 from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.base import ProjectRun, entry_point
@@ -223,9 +224,7 @@ def referee(**parameters: Unpack[RefereeOptions]) -> RefereeSession:
     with entry_point() as project_run:
         typed = read_arguments(parameters, REFEREE)
         action, texts = typed["action"], typed.texts
-        for name, value in texts.items():
-            if name not in ("action", *OF_ACTION[action]) and value != REFEREE[name].default:
-                raise ParameterError(name, value, f"has no effect on referee {action}", "Leave it out.")
+        check_unused(typed, REFEREE, f"referee {action}", ("action", *OF_ACTION[action]))
         if action == "start":
             return Referee._start(typed, project_run).status()
         if action == "judge" and texts["candidate"] == "none":

@@ -39,7 +39,6 @@ from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.earlier.predictions import read_rows
 from mlflow_l3d.tracking.earlier.reader import fetch_artifact
 from mlflow_l3d.tracking.opening import open_recorder
-from mlflow_l3d.tracking.pages import runs_page
 from mlflow_l3d.tracking.recorder import RunRecorder, Work
 from mlflow_l3d.tracking.records import TrialRecord
 
@@ -158,7 +157,7 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
         with temporary_folder() as folder:
             result = self._result(self._run_stages())
             recorder.log_metrics(result.metrics(), self.ended)
-            about = request.about(result.run_id, runs_page(recorder.client, recorder.parent.experiment_id), {})
+            about = request.about(recorder, {})
             finished = HyperparameterSearch(result.run_id, result.best, result, about, request)
             hyperparameters = search_document(
                 request.setup.subject,

@@ -27,11 +27,10 @@ from mlflow_l3d.studies.seeds.report.words import citation
 from mlflow_l3d.studies.seeds.request import RepeatsRequest, SeedsRequest, specify_seeds
 from mlflow_l3d.studies.seeds.results import finishing, recorded_study, write_scores
 from mlflow_l3d.studies.self_test import SelfTest
-from mlflow_l3d.studies.shown import built_once, under_way
+from mlflow_l3d.studies.shown import built_once
 from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.earlier.predictions import read_rows
-from mlflow_l3d.tracking.pages import runs_page
 from mlflow_l3d.tracking.recorder import RunRecorder
 
 
@@ -240,12 +239,6 @@ class SeedsStudyRun(CellStudy[SeedsRequest, SeedsRun]):
         if (score := metrics.get(self.request.metric.name)) is not None and math.isfinite(score):
             self.recorder.log_metrics({"score": score}, cell.index or 0)
 
-    def carry_out(self) -> SeedsRun:
-        """Train, and score the records."""
-        self.train()
-        with under_way("scoring", shown=self.progress):
-            return self.conclude()
-
     def conclude(self) -> SeedsRun:
         """Score everything from the records, write the parent's artifacts, and end the parent."""
         request, recorder, task = self.request, self.recorder, self.request.setup.task
@@ -255,8 +248,7 @@ class SeedsStudyRun(CellStudy[SeedsRequest, SeedsRun]):
         study = recorded_study(document, finished, predictions, request.metric)
         failed = len(cells) - len(finished)
         settings = {"task": f"{task.name} ({task.kind.replace('_', ' ')})", "seeds": ", ".join(map(str, request.seeds))}
-        address = runs_page(recorder.client, recorder.parent.experiment_id)
-        about = request.about(recorder.parent.run_id, address, settings, (*self.failure_notes, *request.notes(cells)))
+        about = request.about(recorder, settings, (*self.failure_notes, *request.notes(cells)))
         runs = tuple(finished["run_id"])
         result = SeedsRun(request=request, about=about, study=study, runs=runs, failed=failed, **self.result())
         with finishing(recorder, result, document, failed=failed) as folder:

@@ -171,7 +171,7 @@ class PointStudy(InvestigationStudy):
         if not whole and self.monitor.steps_done < FIRST_STEPS:
             self.end("KILLED", f"The budget of the sweep was spent {self.how_far()}: too few to score.")
             return
-        result = self.conclude(self.request.plan.mitigation_runs if whole else self.monitor.steps_done)
+        result = self.conclude(None if whole else self.monitor.steps_done)
         self.analysis = without_votes(result.analysis)
         self.state = State.COMPLETE if whole and result.analysis.cells_failed == 0 else State.INCOMPLETE
 

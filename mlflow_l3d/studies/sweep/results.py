@@ -16,6 +16,7 @@ from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source, heading
+from mlflow_l3d.studies.base import origin
 from mlflow_l3d.studies.files import read_result, save_result, temporary_folder, write_tables
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.studies.sweep.numbers import OF_CHOICE, Sweep, analyse_sweep, without_votes
@@ -28,7 +29,7 @@ from mlflow_l3d.tracking.children import children_of, found
 from mlflow_l3d.tracking.connection import Client, Run, connect
 from mlflow_l3d.tracking.earlier import own_parameter
 from mlflow_l3d.tracking.earlier.reader import parent_run
-from mlflow_l3d.tracking.pages import address_of, links_in, run_page, runs_page
+from mlflow_l3d.tracking.pages import address_of, links_in, run_page
 from mlflow_l3d.tracking.parent import log_metrics, log_results
 
 ReadPoints = tuple[tuple[SweptPoint, ...], dict[str, str]]
@@ -155,8 +156,7 @@ def evaluate_sweep(*run_ids: str, project_run: str | None = None, log: bool = Tr
 def _evaluate_again(client: Client, run_id: str, result: SweepEvaluation, *, log: bool) -> SweepEvaluation:
     """Return the result of a sweep from its points; its tables, report and metrics are written again."""
     run, written = parent_run(client, run_id), read_result(client, run_id)
-    page = runs_page(client, str(run.info.experiment_id))
-    source = written.source if written else replace(result.source, run_id=run_id, address=page)
+    source = written.source if written else origin(client, str(run.info.experiment_id), run_id)
     result = replace(result, run_id=run_id if log else "", title=str(run.info.run_name), source=source)
     if log:
         numbers = {"sweep": result.sweep, "title": result.title, "links": result.links}

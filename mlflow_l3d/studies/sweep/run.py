@@ -10,8 +10,8 @@ from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters import with_signature
 from mlflow_l3d.report.numbers import counted
-from mlflow_l3d.report.source import Source, heading
-from mlflow_l3d.studies.base import Study, entry_point, say
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.studies.base import Study, entry_point, origin, say
 from mlflow_l3d.studies.dry_run import record_plan
 from mlflow_l3d.studies.files import LEFT_OUT, temporary_folder, write_json
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
@@ -30,7 +30,6 @@ from mlflow_l3d.tracking.children import children_of
 from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.earlier import find_search
 from mlflow_l3d.tracking.opening import open_recorder
-from mlflow_l3d.tracking.pages import runs_page
 from mlflow_l3d.tracking.recorder import RunRecorder, Work
 from mlflow_l3d.tracking.records import CellRecord
 
@@ -198,7 +197,7 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
             run_id=parent.run_id,
             sweep=analyse_sweep(swept, left_out(swept)),
             title=request.title,
-            source=_source(request, parent.run_id, runs_page(client, parent.experiment_id)),
+            source=_source(request, origin(client, parent.experiment_id, parent.run_id)),
             links=links_of(str(client.tracking_uri), experiments),
             computed=sum(point.computed - point.failed for point in points),
             seconds=time.monotonic() - self._started,
@@ -263,15 +262,13 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
                 point.adopt(read.run_id, read.analysis)
 
 
-def _source(request: SweepRequest, run_id: str, address: str) -> Source:
-    """Return where the result of a sweep comes from; without its command if that cannot say it all."""
+def _source(request: SweepRequest, run: Source) -> Source:
+    """Return where the result of a sweep in a run comes from; without its command if that cannot say it all."""
     setups = [point.setup for point in request.points]
-    return Source(
+    return replace(
+        run,
         approach=", ".join(dict.fromkeys(setup.approach.name for setup in setups)),
         model=", ".join(dict.fromkeys(setup.model for setup in setups if setup.model)),
-        run_id=run_id,
-        address=address,
         given={name: value for name, value in request.public().items() if value != SWEEP[name].default},
         is_typed=request.is_typed and all(is_typed(point.given) for point in request.points),
-        date=heading(run_id)["date"][:10],
     )

@@ -115,17 +115,19 @@ def _together(rows: Sequence[int], at_once: float) -> Iterator[list[int]]:
             begun, held = at + 1, 0
 
 
-def run_predictions(cell: Any, table: pa.Table, form: Form) -> RunPredictions | None:
+def run_predictions(cell: Any, table: pa.Table, form: Form, validation: str = "") -> RunPredictions | None:
     """Return what a run predicts from its table; None if it lacks a number.
 
     Parameters
     ----------
     cell
-        Has its column.
+        Has its column and its metrics.
     table
         Of predictions, perhaps with class scores and the reference set.
     form
         What labels and predictions are.
+    validation
+        The metric that chooses the best of several runs, if `cell` has it.
     """
     labels, predictions = (np.asarray(table[name].to_numpy()) for name in ("label", "prediction"))
     if form == "classes":
@@ -144,4 +146,5 @@ def run_predictions(cell: Any, table: pa.Table, form: Form) -> RunPredictions | 
         predictions,
         ~table[names.REFERENCE].to_numpy() if has_reference(table.schema) else np.ones(len(table), dtype=bool),
         np.column_stack([table[name].to_numpy() for name in of_classes]) if of_classes else None,
+        float(getattr(cell, validation, np.nan)),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from mlflow_l3d.analysis.importance.checks import all_checks
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence
 from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED
 from mlflow_l3d.analysis.importance.verdicts import joint_level
-from mlflow_l3d.analysis.planning.stopping import FIRST_ANALYSIS, IntervalRule
+from mlflow_l3d.analysis.planning import stopping
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.synthetic import score
 from mlflow_l3d.cells.cell import Cell
@@ -47,18 +46,11 @@ def run(place: Place, **parameters: Any) -> Investigation:
 FIRST = 5
 
 
-@dataclass
-class Sooner(IntervalRule):
-    """Looks after 5, 10, ... rows: what these tests see is as good as after 20, 40, ..., and rows cost time."""
-
-    first_analysis: int = FIRST
-
-
 @pytest.fixture
 def sooner(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert IntervalRule(0.5).first_analysis == FIRST_ANALYSIS == 20
-    for where in ("studies.investigation.run", "designs.analyse"):
-        monkeypatch.setattr(f"mlflow_l3d.{where}.IntervalRule", Sooner)
+    """Look after 5, 10, ... rows: what these tests see is as good as after 20, 40, ..., and rows cost time."""
+    assert stopping.FIRST_ANALYSIS == 20
+    monkeypatch.setattr(stopping, "FIRST_ANALYSIS", FIRST)
 
 
 def direct(result: Investigation, cell: Cell) -> float:

@@ -71,7 +71,7 @@ def investigation_document(
     examples = fragile_examples(
         worst, classes=source.classes, texts=source.texts, runs=voters, opens=opens, are_rows=source.are_numbered
     )
-    votes = Drawing(shares_bar(bar)) if (bar := more_tables.shares(analysis)) else None
+    bar = shares_bar(analysis.examples, ("right in every run", "right in some", "right in none"))
     reading = {"shown": shown, "level": percent(shown.level)}
     checks = _checks(shown)
     count = f" ({len(checks)})" if checks else ""
@@ -79,7 +79,11 @@ def investigation_document(
         Section(f"Checks{count}", [checks or "No check found anything doubtful."], name="checks"),
         Section("Factors in numbers", [numbers_table(shown)], name="factors"),
         *factor_sections(shown, paths(), source),
-        Section("Fragile examples", [votes, more_tables.agreement_table(shown), examples], name="examples"),
+        Section(
+            "Fragile examples",
+            [Drawing(bar) if bar else None, more_tables.agreement_table(shown), examples],
+            name="examples",
+        ),
         Section("Runs that collapse", [more_tables.collapse_table(shown)]),
         Section("When to stop", [*early_stops(analysis), more_tables.interim_table(analysis)]),
         Section("Which factors differ", more_tables.ranking_tables(analysis.ranking, shown.design.words.apart)),

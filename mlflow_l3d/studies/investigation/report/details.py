@@ -127,7 +127,7 @@ def stable_details(shown: Shown) -> Iterator[str]:
     if shown.analysis.regression:
         yield _numbers(shown)
     votes = shown.analysis.examples
-    if votes is not None and len(votes.frame) >= FEWEST_EXAMPLES:
+    if votes is not None and votes.are_enough:
         fewest, most = votes.runs
         saw = f"{most}" if fewest == most else f"{fewest} to {most}"
         yield (

@@ -10,7 +10,6 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.consistency.results import PredictionImportance
 from mlflow_l3d.analysis.importance.multiplicity import Ranking
 from mlflow_l3d.analysis.results import Analysis
@@ -88,18 +87,6 @@ def _agreement_note(shown: Shown, head: Sequence[str]) -> str:
             "variance that the factor causes; both parts come from different runs, so luck may put it above 100 %."
         )
     return " ".join(parts)
-
-
-def shares(analysis: Analysis) -> list[tuple[str, float]]:
-    """Return the shares of robust, fragile and never right examples by their names; empty if there are too few."""
-    votes = analysis.examples
-    if votes is None or len(votes.frame) < FEWEST_EXAMPLES:
-        return []
-    return [
-        ("right in every run", votes.robust_share),
-        ("right in some", votes.fragile_share),
-        ("right in none", votes.never_right_share),
-    ]
 
 
 def _ratio_text(record: PredictionImportance) -> str:

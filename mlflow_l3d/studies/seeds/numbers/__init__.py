@@ -9,7 +9,7 @@ from typing import Any, get_args
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, ExampleVotes
+from mlflow_l3d.analysis.consistency.examples import ExampleVotes
 from mlflow_l3d.analysis.consistency.runs import Interval, PairSpread, SeedAgreement
 from mlflow_l3d.analysis.importance.shape import many_or_apart
 from mlflow_l3d.analysis.intervals import LEVEL, known, with_interval
@@ -249,7 +249,7 @@ def seeds_study(
         raise unknown_name("metric", headline.name, [str(name) for name in table], "one that the runs have:")
     chance, votes = headline.chance_level(classes), agreement.get("examples")
     low: set[int] = {*agreement.get("constant_seeds", ())}
-    if chance is not None and (votes is None or len(votes.frame) >= FEWEST_EXAMPLES):
+    if chance is not None and (votes is None or votes.are_enough):
         low |= _low(table[headline.name], chance, low)
     return SeedsStudy(
         task=task,

@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.report.draw import WIDTH, sheet, short, text
 from mlflow_l3d.report.html import MOST_EXAMPLES, Snippet, fragile_examples, prose, shares_bar
 from mlflow_l3d.report.numbers import (
@@ -87,15 +86,6 @@ def metric_table(study: SeedsStudy, most: int | None = None) -> Table | None:
         cells |= {f"worst {study.unit}": worst, f"best {study.unit}": best}
         rows.append(cells if most else cells | {"[[VAR|var]]": shown(one.var), f"{study.unit}s": str(one.runs)})
     return Table.of(rows, in_unit(study, NOTE))
-
-
-def shares(study: SeedsStudy) -> list[tuple[str, float]]:
-    """Return how many test examples are right under every seed, some and none; empty if there are too few."""
-    votes, unit = study.examples, study.unit
-    if votes is None or len(votes.frame) < FEWEST_EXAMPLES:
-        return []
-    names = f"right under every {unit}", f"depends on the {unit}", "right under none"
-    return list(zip(names, (votes.robust_share, votes.fragile_share, votes.never_right_share), strict=True))
 
 
 def pair_table(study: SeedsStudy) -> Table | None:
@@ -224,8 +214,9 @@ def _strip(study: SeedsStudy) -> Drawing | None:
         collapsed=[at for at, seed in enumerate(scores.index) if seed in study.collapsed_seeds],
     )
     parts = [drawn.html, Markup('<p class="note">{}</p>').format(prose(drawn.caption))]
-    if examples := shares(study):
-        parts += [Markup("<h3>Test examples</h3>"), shares_bar(examples)]
+    names = (f"right under every {study.unit}", f"depends on the {study.unit}", "right under none")
+    if bar := shares_bar(study.examples, names):
+        parts += [Markup("<h3>Test examples</h3>"), bar]
     return Drawing(Markup("").join(parts))
 
 
