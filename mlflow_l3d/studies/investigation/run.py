@@ -251,7 +251,7 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
             As many as are there, if nothing stopped it before; None for all.
         """
         request, recorder = self.request, self.recorder
-        rows = rows or request.plan.mitigation_runs
+        rows = request.plan.mitigation_runs if rows is None else rows
         if not request.final_runs:
             request = request.truncate(self.monitor.stopped or rows)
             runs = request.changed(request.run_numbers())

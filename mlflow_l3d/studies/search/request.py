@@ -223,8 +223,8 @@ def specify_search(
         "trials": [coarse_trials, numbers["fine_trials"]],
         "samplers": samplers,
         "pruner": pruner,
-        # Without held_out_runs: with more of them, a search keeps its trials, also those that it pruned.
-        "seeds": [numbers[name] for name in ("root_seed", "search_seeds")],
+        # Always the default of held_out_runs: with more of them, a search keeps its trials, also those that it pruned.
+        "seeds": [numbers["root_seed"], numbers["search_seeds"], int(SEARCH["held_out_runs"].default)],
     }
     return SearchRequest(
         given=typed.texts,

@@ -221,7 +221,7 @@ def _silent(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> P
     recorders: list[RunRecorder[CellRecord]] = []
     place = sqlite_place(migrated_store, tmp_path_factory.mktemp("silent"))
 
-    def stop(study: InvestigationStudy, _rows: int) -> None:
+    def stop(study: InvestigationStudy) -> None:
         recorders.append(study.recorder)
         raise Stopped
 
