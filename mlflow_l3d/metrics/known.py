@@ -30,10 +30,10 @@ _SHARES: Final = re.compile(
     r"|map\d*"
 )
 """Words in names of metrics that lie between 0 (or -1) and 1, or are written in percent."""
-_OF_OTHER_MAPS: Final = frozenset({"feature", "features", "attention", "saliency", "size", "estimate"})
-"""With one of these words ``map`` is no mean average precision."""
 _PASSED: Final = re.compile(r"(?<![^\W_])pass(?:@|_at_)\d")
-"""So does pass@1, while ``pass: 3`` is a count."""
+"""Pass@1 is such a metric, while ``pass: 3`` is a count."""
+_OF_OTHER_MAPS: Final = frozenset({"feature", "features", "attention", "saliency", "size", "estimate"})
+"""Next to one of these words, ``map`` does not mean the mean average precision."""
 
 _LOWER: Final = re.compile(
     "seconds|duration|latency|runtime|time|cost|brier|ece|fpr|fnr|fdr|false|eer|ber|fid|ppl|bpb|aic|bic|smape|msle|crps"

@@ -154,7 +154,7 @@ class IntervalRule(_Rule):
     -----
     Look k comes after ``FIRST_ANALYSIS * 2 ** (k - 1)`` rows and spends ``alpha_k = 6 alpha / (pi^2 k^2) / factors``,
     which sums to at most alpha over all looks and factors, so that the claims hold together although one looks
-    repeatedly (Bonferroni over a sequence without end). The interval is
+    repeatedly (Bonferroni over infinitely many looks). The interval is
     :meth:`~mlflow_l3d.analysis.importance.estimate.Estimate.careful_interval`: with the jackknife alone, rows of two
     columns made false claims in 6 % of investigations at alpha = 5 % and a true importance of 0.
 

@@ -204,7 +204,8 @@ def _place(name: str) -> tuple[str, str]:
 
 def key_of_files(files: Mapping[str, str]) -> str:
     """Return the key of the content of files, and keep on this machine what it stands for."""
-    path = cache_folder("commands") / f"files-{(key := content_key(files))}.json"
+    key = content_key(files)
+    path = cache_folder("commands") / f"files-{key}.json"
     if not path.is_file():
         write_whole(path, json.dumps(files))
     return key

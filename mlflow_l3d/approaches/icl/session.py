@@ -17,6 +17,7 @@ import numpy.typing as npt
 from mlflow_l3d.approaches.base import Session, answered
 from mlflow_l3d.approaches.icl import decisions
 from mlflow_l3d.approaches.icl.decisions import FloatArray, Written
+from mlflow_l3d.approaches.icl.endpoint.store import MAY_CHANGE
 from mlflow_l3d.approaches.icl.formats import PromptChoices
 from mlflow_l3d.approaches.icl.prompts import Conversation, Prompt, PromptFormat, Shot
 from mlflow_l3d.approaches.icl.recipe import JUDGE, Recipe
@@ -241,8 +242,7 @@ def _endpoint_remarks(cells: pd.DataFrame) -> list[str]:
     """Return that an endpoint may change its answers, how it scored words, and whether its fingerprint changed."""
     if "other_fingerprint_share" not in cells:
         return []
-    same = "An endpoint may answer the same request differently, which counts as an effect of each factor"
-    lines = [f"{same}: mlflow-l3d replicate with the same task, --model and --hyperparameters shows it."]
+    lines = [MAY_CHANGE]
     if _percent(cells, "first_token") > 0:
         unseen = _percent(cells, "unseen_share")
         rest = f", of which {unseen:.1f} % were not among those that the server lists" if unseen > 0 else ""

@@ -95,7 +95,8 @@ class Parent:
         if "seeds" in self.document:
             declared, verb, runs = SEEDS, "seeds", "seeds"
         shown = {name: value_text(value) for name, value in choices.items()}
-        command = recorded_about(client, self.run, declared).source.command(verb, **{runs: "RUNS"})
+        source = recorded_about(client, self.run, declared, self.document).source
+        command = source.command(verb, **{runs: "RUNS"})
         return ComparedParent(task, system, self.run_id, str(self.run.info.experiment_id), shown, command)
 
 

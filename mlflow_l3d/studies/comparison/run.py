@@ -187,8 +187,9 @@ def compare_parents(client: Client, parents: _Matched, arguments: Arguments, run
     typed = {name: text for name, text in arguments.texts.items() if text != COMPARE[name].default}
     typed["runs"] = ",".join(parent.run_id for parent in compared)
     source = origin(client, str(client.get_run(run_id).info.experiment_id), run_id)
-    keys = (client.get_run(parent.run_id).data.tags.get(names.CONTEXT_KEY) for parent in compared)
-    source = replace(source, given=typed, whole=tuple(map(kept_whole, keys)))
+    runs_of = [parent.run for systems in systems_by_task.values() for parent in systems.values()]
+    whole = tuple(kept_whole(run.data.tags.get(names.CONTEXT_KEY)) for run in runs_of)
+    source = replace(source, given=typed, whole=whole)
     return ComparedRuns(run_id, tuple(compared), comparison, _scores(tasks), importances, tuple(checks), source)
 
 

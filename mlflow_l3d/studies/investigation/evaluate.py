@@ -226,7 +226,9 @@ def rewritten(about: About, metric: Metric) -> About:
     return replace(about, source=source, settings=settings)
 
 
-def recorded_about(client: Client, run: Run, parameters: Parameters = MAIN) -> About:
+def recorded_about(
+    client: Client, run: Run, parameters: Parameters = MAIN, document: Mapping[str, Any] | None = None
+) -> About:
     """Return what a report says in addition to the numbers, as far as a run without a recorded result shows it.
 
     Parameters
@@ -235,11 +237,14 @@ def recorded_about(client: Client, run: Run, parameters: Parameters = MAIN) -> A
         The server, and the parent.
     parameters
         Those of its command; given are those that are not at their defaults.
+    document
+        Its ``investigation.json``, if that was read already.
     """
     run_id = str(run.info.run_id)
     typed = {name: own_parameter(run, name) or "" for name in run.data.params if "." not in name}
     is_ours = names.INVESTIGATION_KEY in run.data.tags
-    document = known_document(client, run_id, names.INVESTIGATION) if is_ours else {}
+    if document is None:
+        document = known_document(client, run_id, names.INVESTIGATION) if is_ours else {}
     ours = (typed_parameters(document) or typed) if is_ours else {}
     chosen = {name: ours[name] for name in ours if name in parameters and ours[name] != parameters[name].default}
     source = replace(

@@ -220,15 +220,16 @@ def _same(request: InvestigationRequest, recorded: Recorded) -> bool:
 def _pilot(
     request: InvestigationRequest, seconds: list[float], of: str, factors: Mapping[str, FactorPilot], equal: str
 ) -> Pilot:
-    """Return what is known: how long the cells `of` something took, and the variances of factors.
+    """Return how long the cells `of` something took, and the variances of factors.
 
     `equal` is a run whose scores are all equal, if there is one.
     """
     notes = []
-    if missing := ", ".join(factor for factor in request.factors if factor not in factors):
+    missing = ", ".join(factor for factor in request.factors if factor not in factors)
+    if missing and equal:
+        notes.append(f"All scores of run {equal} are equal: look at its report before a pilot for {missing}.")
+    elif missing:
         notes.append(f"No earlier investigation says how much {missing} matters.")
-        if equal:
-            notes[0] = f"All scores of run {equal} are equal: look at its report before a pilot for {missing}."
     other = [factor for factor, each in factors.items() if not each.same]
     if other:
         notes.append(f"The variances of {', '.join(other)} come from runs with other settings: similar at best.")

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 import pandas as pd
 
 from mlflow_l3d.approaches.base import Approach
-from mlflow_l3d.approaches.icl.endpoint.store import is_endpoint
+from mlflow_l3d.approaches.icl.endpoint.store import MAY_CHANGE, is_endpoint
 from mlflow_l3d.cells.cell import Cell, content_key
 from mlflow_l3d.cells.factors import TASK_FACTORS, configuration_seed
 from mlflow_l3d.designs.layout import PAPER_SEEDS, SEED, SeedsDesign
@@ -151,7 +151,7 @@ class RepeatsRequest(SeedsRequest):
 
     def notes(self, cells: pd.DataFrame) -> tuple[str, ...]:
         """Return what to know of the result, without the advice to send identical requests."""
-        return tuple(note for note in super().notes(cells) if "mlflow-l3d replicate" not in note)
+        return tuple(note for note in super().notes(cells) if note != MAY_CHANGE)
 
     def content(self) -> dict[str, Any]:
         """Return what the document holds in addition to the document of every study."""

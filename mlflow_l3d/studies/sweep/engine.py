@@ -148,7 +148,8 @@ class Engine:
                     for point, lock in busy.items():
                         with lock:
                             point.busy = None
-                    self._scoring.submit(int).result()  # the others are scored: their runs hold what they could lend
+                    # One thread scores in turn. When it is done with the others, their runs hold what they can lend.
+                    self._scoring.submit(lambda: None).result()
                     self._unscored += busy
                     self._train()
                 self._scoring.shutdown()

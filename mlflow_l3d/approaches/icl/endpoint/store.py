@@ -19,6 +19,11 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.base import Task
 
 PREFIX: Final = "openai:"
+MAY_CHANGE: Final = (
+    "An endpoint may answer the same request differently, which counts as an effect of each factor: "
+    "mlflow-l3d replicate with the same task, --model and --hyperparameters shows it."
+)
+"""A remark on studies of an endpoint, for all but those that send the same requests again."""
 _OFFICIAL: Final = "https://api.openai.com/v1"
 _LETTERS_AROUND: Final = 40
 """Letters that a format puts around an example, about."""

@@ -263,11 +263,10 @@ def watch(shown: ShownSweep) -> list[str]:
 
 def _notes(shown: ShownSweep) -> list[str]:
     sweep = shown.sweep
-    notes = [
-        f"{shorten(point.name, 100)} has no score{f': {shorten(point.error, 300)}' if point.error else ''}".rstrip(".")
-        + "."
-        for point in sweep.failed
-    ]
+    notes = []
+    for point in sweep.failed:
+        error = f": {shorten(point.error, 300).rstrip('.')}" if point.error else ""
+        notes.append(f"{shorten(point.name, 100)} has no score{error}.")
     if lacking := [each.cells_failed for each in shown.analyses if each.cells_failed]:
         verb = "has" if sum(lacking) == 1 else "have"
         notes.append(f"{counted(sum(lacking), 'run')} of {counted(len(lacking), 'point')} {verb} no score.")
