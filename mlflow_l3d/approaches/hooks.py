@@ -81,6 +81,8 @@ class Hooks:
         predictions has.
     published_study
         How the authors of a paper investigated with it; None if they did not.
+    options
+        What names of runs add to its label: the options of a command, in a few words.
     code_folder
         Where the code of the user lies that it trains, whose commit a study records; None for MLflow's choice.
     """
@@ -94,6 +96,7 @@ class Hooks:
     on_request: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
     published_study: PublishedStudy | None = None
+    options: str = ""
     code_folder: Path | None = None
 
     def identity(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:

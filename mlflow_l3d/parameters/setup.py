@@ -84,9 +84,10 @@ class Setup:
         return {"task": self.task.name, "approach": self.approach.name, "model": self.model or "none", **variant}
 
     def title(self, first: str) -> str:
-        """Return the name of a run: what is looked at, on which task, with which approach and other model."""
+        """Return the name of a run: what is looked at, on which task, with which approach, options and other model."""
         other = self.model if self.model != public_name(self.approach.default_model) else ""
-        parts = (first, self.task.name, self.approach.label(self.hyperparameters), other.rpartition("/")[2])
+        label, options = self.approach.label(self.hyperparameters), self.approach.options
+        parts = (first, self.task.name, label, options, other.rpartition("/")[2])
         return " · ".join(filter(None, dict.fromkeys(parts)))
 
     @property

@@ -589,12 +589,19 @@ def test_what_a_script_logs_to_another_server_is_not_read(tmp_path):
 def test_a_seed_in_place_of_a_setting_is_reported(tmp_path, monkeypatch, caplog):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").touch()
-    for command, label, reported in (
-        ("python -m pkg.a train.py {seed}", "pkg.a", False),
-        ("fit -m fast train.py {seed}", "train.py", False),  # another program's -m
-        ("python train.py {learning_rate}", "train.py", True),
+    for command, name, options, reported in (
+        ("python -m pkg.a train.py {seed}", "pkg.a", "", False),
+        ("fit -m fast train.py {seed}", "train.py", "", False),  # another program's -m
+        (
+            "python train.py --lr=.1 --bf16 --token ab --data ~/a.csv {seed}",
+            "train.py",
+            "lr=.1 bf16 token=*** data=a.csv",
+            False,
+        ),
+        ("python train.py {learning_rate}", "train.py", "", True),
     ):
-        assert Command(command).own_task({"classes": "a|b"}, tmp_path).name == label
+        asked = Command(command)
+        assert (asked.own_task({"classes": "a|b"}, tmp_path).name, asked.options) == (name, options)
         assert ("A random seed stands for learning_rate, which" in caplog.text) == reported
 
 

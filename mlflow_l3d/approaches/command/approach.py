@@ -20,7 +20,7 @@ from mlflow_l3d.approaches.command import files
 from mlflow_l3d.approaches.command.said import is_public, printed_scores
 from mlflow_l3d.approaches.command.scores import FirstRun, Printed, chosen_score, has_result, scale_of, unscaled
 from mlflow_l3d.approaches.command.template import SETTING, EndedError, Output, Template, environment, listed, run
-from mlflow_l3d.approaches.command.written import CommandSession, Written, read, warn_once
+from mlflow_l3d.approaches.command.written import CommandSession, Written, read, warn_once, without_score
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.approaches.project.store import logged_metrics, tracking
 from mlflow_l3d.cells.cell import content_key
@@ -86,6 +86,7 @@ class Command(Approach):
     def __init__(self, command: str | Iterable[str], metric: str = AUTO, here: Path | None = None) -> None:
         self.template = Template.of(command, here)
         self.factors, self.here, self.code_folder = self.template.factors, self.template.here, self.template.here
+        self.options = files.option_words(self.template.words, behind=self.label({}))
         self._ask_for(metric)
 
     first: FirstRun | None = None  # decides how later runs are read; None while it is under way
@@ -111,7 +112,7 @@ class Command(Approach):
     def label(self, hyperparameters: Mapping[str, Value]) -> str:
         """Return the name of the module or of the first file of the command, else of its program."""
         words = self.template.words
-        is_module = words[1:2] == ("-m",) and Path(words[0]).name.startswith(("python", "torchrun"))
+        is_module = words[1:2] == ("-m",) and Path(words[0]).name.startswith(("python", "pypy", "torchrun"))
         return words[2] if is_module else Path(next(iter(self.template.named()), words[0])).name
 
     def own_task(self, hyperparameters: Mapping[str, Value], cache: Path) -> Task:
@@ -259,10 +260,8 @@ class Command(Approach):
             ready = words[0] == sys.executable and self.template.mentions(b"mlflow")
             store = {} if "MLFLOW_TRACKING_URI" in inherited else tracking(folder, inherited, ready=ready)
             unread = partial(files.unread_score, folder, self.template, time.time_ns())
-            variables = {"L3D_OUTPUT": place, "PYTHONDONTWRITEBYTECODE": "1", **store, **inherited}
-            printed = (
-                files.run_in_place(words, self.here, folder, variables) if alone else run(words, self.here, variables)
-            )
+            env = {"L3D_OUTPUT": place, "PYTHONDONTWRITEBYTECODE": "1", **store, **inherited}
+            printed = files.run_in_place(words, self.here, folder, env) if alone else run(words, self.here, env)
             written = read(folder, OTHER_KINDS.get(str(hyperparameters["classes"]), ""))
             return self._scored(written, printed, logged_metrics(folder), unread)
 
@@ -276,7 +275,7 @@ class Command(Approach):
         if not has_result(values) or self.asked not in (AUTO, *values):
             values = {**printed_scores(printed.stderr, self.factors), **values}
         if not values and not len(written.ids):
-            raise EndedError(f"{self.what} {files.without_score(printed, written.unused)}{unread()}")
+            raise EndedError(f"{self.what} {without_score(printed, written.unused)}{unread()}")
         if self.first is None:
             warn_once(written.unused)
             scales = {name: scale_of(name, value) for name, value in values.items()}

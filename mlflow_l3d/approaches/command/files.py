@@ -6,19 +6,21 @@ import ast
 import json
 import os
 import re
+import shlex
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from hashlib import sha256
-from itertools import islice
+from itertools import dropwhile, islice
 from pathlib import Path
 from shutil import copyfile
+from textwrap import shorten
 from typing import Final, TypeAlias
 
 from filelock import FileLock
 
-from mlflow_l3d.approaches.command.template import Output, Template, last_lines, run
+from mlflow_l3d.approaches.command.template import Output, Template, options_of, run
 from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import ParameterError
@@ -270,13 +272,12 @@ def run_in_place(words: Sequence[str], here: Path, output: Path, variables: Mapp
     return printed
 
 
-def without_score(printed: Output, unused: str) -> str:
-    """Return what a command did that gave no score, and what to do; `unused` is why its predictions are not read."""
-    lines = " / ".join(last_lines(printed.stdout.strip() or printed.stderr, 3))
-    looked = f"and its {unused}" if unused else f"and wrote neither {', '.join(PREDICTIONS)} nor {METRICS}"
-    ended = f"it ended with: {lines}" if lines else "it printed nothing"
-    fix = f"Print one, such as accuracy: 0.87 (decimals with a point), or write it to {{output}}/{METRICS}"
-    return f"printed no score (name: value), {looked}; {ended}. {fix}"
+def option_words(words: Iterable[str], *, behind: str = "") -> str:
+    """Return the options of all runs behind a script, in 60 characters at most; no credentials, no folders."""
+    typed = shlex.join(dropwhile(lambda word: behind and Path(word).name != behind, words))
+    options = [(name, value) for name, value in options_of(public_words(typed)).items() if name != "script"]
+    text = " ".join(name if value == "yes" else f"{name}={value}" for name, value in options)
+    return shorten(text, 60, placeholder=" ...")
 
 
 def unread_score(output: Path, template: Template, began: int) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.base import CellwiseSession
+from mlflow_l3d.approaches.command.template import Output, last_lines
 from mlflow_l3d.cells.cell import Cell, Logged, Outcome
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.base import OF_CLASSES, OF_NUMBERS, OF_TEXTS
@@ -264,3 +265,12 @@ class CommandSession(CellwiseSession):
         if missing := [name for place, name in enumerate(names) if place not in columns]:
             raise L3DError(f"{what} wrote scores, and none for class {missing[0]} (score_{missing[0]})")
         return labels, predictions, np.column_stack([columns[place] for place in range(len(names))])
+
+
+def without_score(printed: Output, unused: str) -> str:
+    """Return what a command did that gave no score, and what to do; `unused` is why its predictions are not read."""
+    lines = " / ".join(last_lines(printed.stdout.strip() or printed.stderr, 3))
+    looked = f"and its {unused}" if unused else f"and wrote neither {', '.join(PREDICTIONS)} nor {METRICS}"
+    ended = f"it ended with: {lines}" if lines else "it printed nothing"
+    fix = f"Print one, such as accuracy: 0.87 (decimals with a point), or write it to {{output}}/{METRICS}"
+    return f"printed no score (name: value), {looked}; {ended}. {fix}"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from mlflow_l3d.approaches.command.approach import OTHER_KINDS, Command
+from mlflow_l3d.approaches.command.files import option_words
 from mlflow_l3d.approaches.command.template import HERE, OUTPUT, Template, environment, factors_of, listed, run
 from mlflow_l3d.approaches.command.written import PREDICTIONS, Written, read, warn_once
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
@@ -128,6 +129,7 @@ class Project(Command):
         self.given = _pairs(project_parameters)
         typed = ",".join(f"{name}={value}" for name, value in self.given.items())
         self.factors = factors_of(self.given.values(), "project_parameters", typed)
+        self.options = option_words(f"--{name}={value}" for name, value in self.given.items())
         places = dict.fromkeys((*self.factors, OUTPUT, HERE), 0)
         for name in SEEDED:
             if not self.given.get(name, "0").format_map(places).isdecimal():
