@@ -136,6 +136,13 @@ def write_table(path: Path, frame: pd.DataFrame) -> None:
         file.write("]}")
 
 
+def write_runs(folder: Path, cells: pd.DataFrame, predictions: pd.DataFrame | None) -> None:
+    """Write the cells and the predictions of all runs, which other commands read."""
+    cells.drop(columns=["artifact_uri", "experiment_id"], errors="ignore").to_parquet(folder / names.CELLS, index=False)
+    if predictions is not None:
+        predictions.to_parquet(folder / names.PREDICTIONS, index=False)
+
+
 def write_tables(folder: Path, frames: Mapping[str, pd.DataFrame | None]) -> list[str]:
     """Write the frames that there are by their names, see :func:`write_table`; return these names."""
     found = {name: frame for name, frame in frames.items() if frame is not None}

@@ -22,7 +22,7 @@ from mlflow_l3d.studies.files import save_report, write_result, write_tables
 from mlflow_l3d.studies.groups.numbers import GroupsStudy, groups_study
 from mlflow_l3d.studies.groups.numbers.grouping import chosen_runs, group_runs
 from mlflow_l3d.studies.groups.reading import matched_predictions, read_scores
-from mlflow_l3d.studies.groups.report import groups_document, verdicts
+from mlflow_l3d.studies.groups.report import groups_document, groups_frame
 from mlflow_l3d.studies.seeds.numbers.compared import Kind, compare_seeds
 from mlflow_l3d.studies.shown import OnOneScreen, built_once, shows_progress, under_way
 from mlflow_l3d.tracking import names
@@ -66,12 +66,7 @@ class GroupsEvaluation(OnOneScreen):
 
     def to_frame(self, *, full: bool = False) -> pd.DataFrame:
         """Return one row per group in the units of the report; `full` returns all, in the unit of the metric."""
-        if full:
-            return self.groups
-        scores = {name: name for name in (*with_interval("mean"), "lowest", "highest")}
-        spreads = {name: name for name in (*with_interval("std"), "luck")}
-        groups = self.groups.assign(verdict=verdicts(self.study))
-        return unit_of(self.study.metric).heads(groups, scores, spreads)
+        return groups_frame(self.study, full=full)
 
     @built_once
     def report(self) -> Document:

@@ -20,6 +20,7 @@ from mlflow_l3d.metrics.known import typed_name
 from mlflow_l3d.paths import public_parameter
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import class_words
+from mlflow_l3d.studies.files import write_runs
 from mlflow_l3d.studies.groups.numbers import GroupsStudy, groups_study
 from mlflow_l3d.studies.groups.numbers.grouping import AUTO, NONE, Grouping, group_runs, params_of
 from mlflow_l3d.studies.groups.numbers.settings import varying_settings
@@ -28,7 +29,7 @@ from mlflow_l3d.studies.groups.run import with_agreement, write_groups
 from mlflow_l3d.studies.importing import RecordedRun
 from mlflow_l3d.studies.importing.formats import FORMATS
 from mlflow_l3d.studies.seeds.numbers import SeedsStudy
-from mlflow_l3d.studies.seeds.results import write_runs, write_scores
+from mlflow_l3d.studies.seeds.results import write_scores
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.parent import Card
 from mlflow_l3d.tracking.records import CellRecord

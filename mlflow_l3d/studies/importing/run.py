@@ -17,13 +17,13 @@ from mlflow_l3d.report.source import About, heading, version_words
 from mlflow_l3d.studies.base import ProjectRun, Study, origin, say
 from mlflow_l3d.studies.files import read_result, temporary_folder, write_result
 from mlflow_l3d.studies.groups.numbers import GroupsStudy
-from mlflow_l3d.studies.groups.report import groups_document
+from mlflow_l3d.studies.groups.report import groups_document, groups_frame
 from mlflow_l3d.studies.importing.checking import checked, chosen, read_runs
 from mlflow_l3d.studies.importing.formats import tool_of
 from mlflow_l3d.studies.importing.imported import Import, grouped_runs, write_study
 from mlflow_l3d.studies.investigation.evaluate import rewritten
 from mlflow_l3d.studies.seeds.numbers import SeedsStudy
-from mlflow_l3d.studies.seeds.report import seeds_document
+from mlflow_l3d.studies.seeds.report import seed_frame, seeds_document
 from mlflow_l3d.studies.seeds.results import finishing, read_parent, recorded_study
 from mlflow_l3d.studies.shown import OnOneScreen, built_once, shows_progress, under_way
 from mlflow_l3d.tracking import names
@@ -72,6 +72,12 @@ class FilesEvaluation(OnOneScreen):
     def exit_status(self) -> int:
         """Status of the command: 1 if a file or run is left out."""
         return int(bool(self.problems))
+
+    def to_frame(self, *, full: bool = False) -> pd.DataFrame:
+        """Return one row per run, or per group of runs, in the units of the report; `full` returns all."""
+        if isinstance(self.study, GroupsStudy):
+            return groups_frame(self.study, full=full)
+        return seed_frame(self.study, full=full)
 
     @built_once
     def report(self) -> Document:

@@ -21,14 +21,15 @@ from mlflow_l3d.studies.files import (
     temporary_folder,
     write_json,
     write_result,
+    write_runs,
     write_tables,
 )
 from mlflow_l3d.studies.investigation.evaluate import recorded_about, rewritten
 from mlflow_l3d.studies.seeds.numbers import SeedsStudy, seeds_study
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks, over_tasks
 from mlflow_l3d.studies.seeds.parameters import SEEDS
-from mlflow_l3d.studies.seeds.report import seeds_document
-from mlflow_l3d.studies.seeds.report.over_tasks import over_tasks_document
+from mlflow_l3d.studies.seeds.report import seed_frame, seeds_document
+from mlflow_l3d.studies.seeds.report.over_tasks import over_tasks_document, tasks_frame
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
@@ -73,6 +74,10 @@ class SeedsEvaluation(OnOneScreen):
     def title(self) -> str:
         """What was compared."""
         return f"seeds over {len({study.task for study in self.studies})} tasks"
+
+    def to_frame(self, *, full: bool = False) -> pd.DataFrame:
+        """Return one row per task, or per seed of one study, in the units of the report; `full` returns fractions."""
+        return tasks_frame(self.over_tasks, full=full) if self.over_tasks else seed_frame(self.studies[0], full=full)
 
     @built_once
     def report(self) -> Document:
@@ -254,13 +259,6 @@ def recorded_study(
         recorded=None if settings is None else pd.DataFrame(settings),
         repeats=document.get("repeats", False),
     )
-
-
-def write_runs(folder: Path, cells: pd.DataFrame, predictions: pd.DataFrame | None) -> None:
-    """Write the cells and the predictions of all runs, which other commands read."""
-    cells.drop(columns=["artifact_uri", "experiment_id"], errors="ignore").to_parquet(folder / names.CELLS, index=False)
-    if predictions is not None:
-        predictions.to_parquet(folder / names.PREDICTIONS, index=False)
 
 
 def write_scores(

@@ -54,7 +54,7 @@ class SeedsRun(CellStudyResult[SeedsRequest]):
 
     def to_frame(self, *, full: bool = False) -> pd.DataFrame:
         """Return one row per seed in the units of the report; `full` returns all, with scores as fractions."""
-        return self.study.to_frame() if full else seed_frame(self.study)
+        return seed_frame(self.study, full=full)
 
     def cited(self) -> str:
         """Return what a paper says of it: a sentence, a LaTeX table and the literature."""

@@ -89,8 +89,7 @@ def test_a_loaded_study_says_what_it_returned(studied: Studied, kind: str, tmp_p
     assert result.report() is result.report() or kind == "sweep", "built once"
     page = place.download(run_id, f"{kind if kind in ('sweep', 'search') else 'report'}.html", tmp_path).read_text()
     assert loaded.report().to_html() == result.report().to_html() == page
-    if kind != "imported":
-        pd.testing.assert_frame_equal(loaded.to_frame(), result.to_frame())
+    pd.testing.assert_frame_equal(loaded.to_frame(), result.to_frame())
     assert getattr(loaded, "request", None) is None
 
 

@@ -18,7 +18,7 @@ from refusals import fails, refuses
 from run_helpers import Place, assert_whole, copied, one_line, sqlite_place, wait_until
 from seeds_entry_cases import by_choice, by_class, by_number, choice_task, class_task, number_task, right, trainings
 
-from mlflow_l3d import cli
+from mlflow_l3d import cli, load
 from mlflow_l3d.approaches.command.approach import Command
 from mlflow_l3d.approaches.finetuning.approach import Finetuning
 from mlflow_l3d.cells.factors import configuration_seed, stream_seed
@@ -350,7 +350,7 @@ def test_evaluating_a_study_again(done, tmp_path, capsys) -> None:
 @pytest.mark.slow
 def test_several_studies(place: Place, tmp_path: Path) -> None:
     studies = [study(seeds=3, task=class_task(name, size)) for name, size in (("a", 90), ("b", 120), ("c", 60))]
-    studies.append(study(approach=by_number(), task=number_task()))
+    studies.append(study(approach=by_number(), task=number_task(), metric="mse"))
     wanted = ",".join(one.run_id for one in studies)
     result = evaluate(wanted)
     run = place.client.get_run(result.run_id)
@@ -368,8 +368,13 @@ def test_several_studies(place: Place, tmp_path: Path) -> None:
     assert matrix.columns.tolist() == ["42", "52", "62"]
     for one in studies:
         own = one.study.scores[one.study.metric.name].to_numpy()
-        assert matrix.loc[one.study.task].to_numpy() == pytest.approx(own)
+        assert matrix.loc[one.study.task].to_numpy() == pytest.approx(one.study.metric.sign * own)
     assert any(name.startswith("size_pearson/") for name in run.data.metrics)
+    frame, full = load(result.run_id).to_frame(), result.to_frame(full=True)
+    assert frame["unit"].tolist() == ["%", "%", "%", "units"]
+    for head, name in (("mean", "metric_mean"), ("std", "std"), ("std_ci_high", "std_ci_high")):
+        np.testing.assert_allclose(frame[head], full[name] * [100, 100, 100, 1])
+    np.testing.assert_allclose(frame["CON (%)"], 100 * full["con"])
     assert studies[0].run_id not in result.summary()
     assert result.run_id in result.summary()
     assert all(task in result.summary() for task in ("a", "b", "c", "numbers"))

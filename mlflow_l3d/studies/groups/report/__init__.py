@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.report.draw import Axis, dot, drawn_line, svg, text, whisker
 from mlflow_l3d.report.html import fragile_examples
 from mlflow_l3d.report.numbers import UNITS, cell_of, counted, metric_text, plain, points, probability, shorten, unit_of
@@ -91,6 +92,15 @@ def _strips(study: GroupsStudy) -> Drawing:
     direction = f"{'Higher' if study.metric.greater_is_better else 'Lower'} is better."
     caption = f"A dot: one run. Lines: mean and its 95 % interval ({metric_text(study.metric)}). {direction}{more}"
     return Drawing(svg(y + 24, label, *parts, axis.drawn(y)), caption)
+
+
+def groups_frame(study: GroupsStudy, *, full: bool = False) -> pd.DataFrame:
+    """Return one row per group in the units of the report; `full` returns all, in the unit of the metric."""
+    if full:
+        return study.groups
+    scores = {name: name for name in (*with_interval("mean"), "lowest", "highest")}
+    spreads = {name: name for name in (*with_interval("std"), "luck")}
+    return unit_of(study.metric).heads(study.groups.assign(verdict=verdicts(study)), scores, spreads)
 
 
 def verdicts(study: GroupsStudy) -> list[str]:

@@ -134,9 +134,11 @@ def seed_table(study: SeedsStudy) -> Table:
     return Table.of(rows)
 
 
-def seed_frame(study: SeedsStudy) -> pd.DataFrame:
-    """Return the frame of a study in the units of the report."""
+def seed_frame(study: SeedsStudy, *, full: bool = False) -> pd.DataFrame:
+    """Return one row per seed in the units of the report; `full` returns all, with scores as fractions."""
     frame = study.to_frame()
+    if full:
+        return frame
     for name, spread in study.spreads.items():
         frame = unit_of(spread.metric).heads(frame, {name: name}, {})
     return POINTS.heads(frame, {name: f"{NAMES[name]} with the others" for name in NAMES}, {})

@@ -9,11 +9,12 @@ from typing import Final
 
 import pandas as pd
 
-from mlflow_l3d.analysis.intervals import LEVEL
+from mlflow_l3d.analysis.intervals import LEVEL, with_interval
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.draw import Axis, dots_bar
 from mlflow_l3d.report.numbers import (
     MISSING,
+    POINTS,
     between,
     counted,
     interval_of,
@@ -207,6 +208,20 @@ def tasks_table(models: Sequence[ModelOverTasks], most: int | None = None) -> Ta
     if not body:
         return None
     return Table.of(body, f"Dots: each seed, in points around the mean of its task. {NOTE}", kind="bars")
+
+
+def tasks_frame(models: Sequence[ModelOverTasks], *, full: bool = False) -> pd.DataFrame:
+    """Return one row per task in the units of the report, see `unit`; `full` returns all, with scores as fractions."""
+    rows = pd.concat([model.rows for model in models], ignore_index=True)
+    if full:
+        return rows
+    scales = [unit_of(named(name)).scale for name in rows["metric"]]
+    scores = ["metric_mean", *with_interval("mean")[1:], *with_interval("std")]
+    shares = {"con": "CON", "ccon": "CCON", "robust_share": "robust", "fragile_share": "fragile"}
+    frame = rows[["model", "task", "metric", "training_size", "seeds"]].join(rows[scores].mul(scales, axis=0))
+    frame["unit"] = ["%" if scale > 1 else "units" for scale in scales]
+    frame = POINTS.heads(frame.join(rows[[*shares]]), shares, {})
+    return frame.rename(columns={"metric_mean": "mean", "training_size": "training examples"})
 
 
 def published_tables(rows: pd.DataFrame) -> list[Table]:
