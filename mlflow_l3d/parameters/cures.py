@@ -34,10 +34,7 @@ def read_remedy(given: Remedy | Mapping[str, Any] | Path | str) -> Remedy:
     if isinstance(given, Remedy):
         return given
     text = as_text("cure", given)
-    if isinstance(given, Mapping):
-        content: Any = dict(given)
-    else:
-        content = json_of("cure", text, text if text.lstrip().startswith("{") else file_text("cure", text, text))
+    content = json_of("cure", text, text if text.lstrip().startswith("{") else file_text("cure", text, text))
     if not isinstance(content, dict) or "kind" not in content:
         raise ParameterError("cure", text, 'must hold a remedy such as {"kind": "vote", "over": [...], "members": 5}')
     check_names("cure", content, [each.name for each in fields(Remedy) if each.compare])
@@ -86,13 +83,12 @@ def cured(approach: Approach | str, remedy: Remedy | Mapping[str, Any] | Path | 
         ...
     mlflow_l3d.errors.ParameterError: cure.members=1: must be a whole number of at least 2.
     """
-    made = approach
     if isinstance(approach, str):
         factory = registry.load("approach", approach)
         if needed := getattr(factory, "parameters", ()):
             allowed = f"also needs {', '.join(needed)}"
             raise ParameterError("approach", approach, allowed, "Use the parameter cure instead, next to these.")
-        made = factory()
-    check_approach(made)
-    assert isinstance(made, Approach)
-    return Cured(made, read_remedy(remedy))
+        approach = factory()
+    check_approach(approach)
+    assert isinstance(approach, Approach)
+    return Cured(approach, read_remedy(remedy))

@@ -8,6 +8,7 @@ from functools import cache, partial
 
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.approaches.cured import Cured
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.cells.factors import TASK_FACTORS, configuration_seed
@@ -131,6 +132,8 @@ def read_parameters(
         except TypeError as error:  # a class that lacks a method of the contract cannot be called
             raise L3DError(f"approach={name}: its entry point cannot be called ({error}).") from error
     checks.check_approach(approach)
+    if isinstance(approach, Cured) and asked.get("cure") == "none":  # recorded like the parameter, for commands
+        asked, approach = asked.changed(cure=text_of(approach.remedy)), approach.approach
     changed = {"approach": approach.name}
     if callable(scorer):
         if not isinstance(approach, FunctionApproach):
@@ -150,8 +153,7 @@ def read_parameters(
         checks.check_task(task, asked)
         changed["task"] = task.name if isinstance(task, Task) else type(task).__name__
     asked = asked.changed(**changed)
-    every = (each for each in registered().values() if secondary_metrics or not each.secondary)
-    allowed = [metric.name for metric in every if not metric.opt_in]
+    allowed = [one.name for one in registered().values() if not one.opt_in and (secondary_metrics or not one.secondary)]
     auto = ["auto"] if known["metric"].default == "auto" else []
     if split_direction(asked["metric"])[0] not in approach.metrics:
         Choice((*auto, *allowed, *approach.metrics)).read("metric", asked["metric"])

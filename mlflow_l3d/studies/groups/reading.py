@@ -95,8 +95,8 @@ def read_scores(client: Client, runs: ExistingRuns, metric: str, step: str, *, f
         above = up[np.unique(above)]
     used = scored & ~is_parent
     if used.sum() < fewest:
-        allowed = f"at least {fewest} finished runs must have it, not {int(used.sum())}"
-        raise ParameterError("metric", chosen.name, allowed, "Name another metric, or more runs.")
+        allowed = f"at least {fewest} finished runs must have it at step={step}, not {int(used.sum())}"
+        raise ParameterError("metric", chosen.name, allowed, "Name another metric or step, or more runs.")
     states = frame["status"].str.lower().where(~finished, "with child runs")
     states = states.where(~finished | is_parent, "without a score")
     is_infinite = finished & runs.steps[chosen.name].notna() & np.isnan(usable(runs.metrics[chosen.name]))

@@ -161,6 +161,7 @@ def test_a_step_that_few_runs_have_and_stores_without_a_bulk_call(
     assert result.study.runs["run_id"].tolist() == longer
     assert result.counts["without a score"] == 6
     refuses(r"^step=middle: must be last, best, or a whole number", evaluated, step="middle")
+    refuses(r"must have it at step=7, not 0\. Name another metric or step", evaluated, step="7")
 
 
 def test_filters_and_run_ids(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,8 +36,7 @@ def test_a_file_is_logged_by_its_content_and_the_same_remedy_continues(place: Pl
     file.write_text(json.dumps(VOTE))
     result = place.investigate(**FEWER, cure=str(file))
     run = place.client.get_run(result.run_id)
-    content = {**VOTE, "changes": {}}
-    assert json.loads(run.data.params["cure"]) == content
+    assert json.loads(run.data.params["cure"]) == {**VOTE, "changes": {}}
     words = "synthetic, vote of 3 over data_order and model_initialisation"
     assert words in run.info.run_name
     assert "private" not in json.dumps([run.data.params, run.data.tags])
@@ -60,6 +59,7 @@ def test_cells_have_the_same_predictions_in_worker_processes(
     approach = cured(Synthetic(), VOTE)
     object_given = place.investigate(**{**FEWER, "hyperparameters": "noise=0.3"}, approach=approach)
     assert object_given.computed == 0  # the same keys as with the parameter
+    assert json.loads(place.client.get_run(object_given.run_id).data.params["cure"]) == {**VOTE, "changes": {}}
     elsewhere = sqlite_place(migrated_store, tmp_path / "other")
     processes = elsewhere.investigate(**made, executor="processes", workers=1)
     assert predictions(elsewhere, processes, tmp_path / "processes") == inline
