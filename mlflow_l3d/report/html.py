@@ -88,7 +88,7 @@ def prose(text: str) -> Markup:
     safe = (
         str(escape(minus(text)))
         .replace(" %", "\N{NO-BREAK SPACE}%")
-        .replace(" \N{PLUS-MINUS SIGN} ", " \N{PLUS-MINUS SIGN}\N{NO-BREAK SPACE}")
+        .replace("\N{PLUS-MINUS SIGN} ", "\N{PLUS-MINUS SIGN}\N{NO-BREAK SPACE}")
     )
     return Markup(marked(safe, "<b>{}</b>".format, _term))  # noqa: S704 - escaped
 
