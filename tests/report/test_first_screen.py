@@ -484,15 +484,12 @@ def test_a_script_stands_behind_the_command_as_it_was_typed():
 
 
 @pytest.mark.parametrize(
-    ("share", "words"), [(0.4, "4 in 10 change"), (0.364, "one in 3 changes"), (0.149, "one in 7 changes")]
+    ("share", "words"),
+    [(0.4, "4 in 10 change"), (0.364, "one in 3 changes"), (0.149, "one in 7 changes")]
+    + [(share, "") for share in (math.nan, 0.41, 1.0)],
 )
-def test_a_share_is_one_in_so_many_only_if_that_is_right(share, words):
-    assert changed_predictions(share) == f": **about {words}** with the seed"
-
-
-@pytest.mark.parametrize("share", [math.nan, 0.41, 1.0])
-def test_a_share_that_is_not_known_or_is_large_is_left_out(share):
-    assert changed_predictions(share) == ""
+def test_a_share_is_one_in_so_many_only_if_that_is_right_and_not_large(share, words):
+    assert changed_predictions(share) == (f": **about {words}** with the seed" if words else "")
 
 
 def test_agreement_is_not_reported_of_few_examples_and_not_logged_if_runs_share_less_than_one(importance, analysis):
