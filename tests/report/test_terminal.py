@@ -1,4 +1,6 @@
+import importlib.util
 import math
+import sys
 from dataclasses import replace
 
 import pytest
@@ -7,10 +9,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.analysis.importance.results import Check
+from mlflow_l3d.report import text as terminal
 from mlflow_l3d.report.numbers import points, shorten, signed
 from mlflow_l3d.report.text import WIDTH, heading
 from mlflow_l3d.studies.investigation.report import investigation_document
 from mlflow_l3d.studies.investigation.report.verdicts import Shown, by_code
+
+
+@pytest.mark.parametrize(("columns", "width"), [("80", 80), ("250", 100), ("20", 60)])
+def test_a_narrow_terminal_has_shorter_lines(monkeypatch, columns, width):
+    monkeypatch.setenv("COLUMNS", columns)
+    spec = importlib.util.spec_from_file_location("another", terminal.__file__)
+    another = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "another", another)
+    spec.loader.exec_module(another)
+    assert max(map(len, another.wrap("word " * 100))) == another.WIDTH - 1 == width - 1
 
 
 def text_of(analysis, title="t", **more):
