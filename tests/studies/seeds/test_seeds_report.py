@@ -451,7 +451,9 @@ def test_so_few_seeds_cannot_show_a_better_one():
 def test_one_task_alone_has_no_test():
     found = over_tasks([study("mrpc")])
     assert over_answers(found)[1].lead == "One task alone cannot show it."
-    assert "two tasks or more" in Page(over_tasks_document(found, title="t").to_html()).text
+    page = Page(over_tasks_document(found, title="t").to_html()).text
+    assert "two tasks or more" in page
+    assert "training size with" not in page
 
 
 def of_predictions(predictions, labels, kind="classification"):
