@@ -105,6 +105,7 @@ def test_agreement_of_predictions_is_that_of_the_records(every):
 def test_print_keeps_colours_and_cuts_no_table(every):
     screen, style = page(every["crossed"]).split("</style>")[0].split("@media print", 1)
     assert all(f"{part} {{ forced-color-adjust: none;" in screen for part in (".parts", ".legend i", ".grid"))
+    assert "main { max-width: none; padding: 0 6px; }" in style  # else a dot at the end of an axis is cut
     assert "print-color-adjust: exact" in style  # bars of votes and their legend are backgrounds
     assert ".table:not(.heat) :is(th, td, small), .filtered td.text { white-space: normal; min-width: 0; }" in style
 
