@@ -88,7 +88,7 @@ def prose(text: str) -> Markup:
     safe = (
         str(escape(minus(text)))
         .replace(" %", "\N{NO-BREAK SPACE}%")
-        .replace(" \N{PLUS-MINUS SIGN} ", " \N{PLUS-MINUS SIGN}\N{NO-BREAK SPACE}")
+        .replace("\N{PLUS-MINUS SIGN} ", "\N{PLUS-MINUS SIGN}\N{NO-BREAK SPACE}")
     )
     return Markup(marked(safe, "<b>{}</b>".format, _term))  # noqa: S704 - escaped
 
@@ -160,6 +160,8 @@ def fragile_examples(
     if worst is None or worst.empty:
         return None
     names = list(classes) or [str(number) for number in range(max(map(len, worst["votes"])))]
+    if are_texts := not (classes or worst["label"].any()):  # 0 is right
+        names = ["right", *map("wrong {}".format, names[1:])]
     rows: list[dict[str, Any]] = []
     linked: set[str] = set()
     for row in worst.head(MOST_EXAMPLES).to_dict("records"):
@@ -181,8 +183,8 @@ def fragile_examples(
         linked.add(name)
     values = {
         "rows": rows,
-        "classes": sorted({row["label"] for row in rows}),
-        "legend": [(number % _CLASSES, name) for number, name in enumerate(names)][:20],
+        "classes": [] if are_texts else sorted({row["label"] for row in rows}),
+        "legend": [*enumerate(names)] if len(names) <= _CLASSES else [],  # colours repeat
         "runs": runs,
         "opens": opens,
         "head": "row of the data, from 1" if are_rows else "example",

@@ -202,7 +202,7 @@ def comment_markdown(document: Document, rows: Sequence[Mapping[str, str]], foot
     """
     tables = [each.markdown() for each in (Table.of(rows) if rows else None, document.table) if each]
     notes = "\n".join(f"- {marked(note)}" for note in document.notes)
-    texts = [*tables, *(answer.markdown(1) for answer in document.answers), notes]
+    texts = [document.legend, *tables, *(answer.markdown(1) for answer in document.answers), notes]
     steps = [f"Next: {escaped(marked(step.said))}\n\n    {shorten(step.command)}".rstrip() for step in document.steps]
     headline = escaped(marked(document.headline or document.title))
     return "\n\n".join(filter(None, [f"### {headline}", *map(escaped, texts), *steps, escaped(footer)])) + "\n"

@@ -70,7 +70,7 @@ class Source:
     lists: Mapping[str, str] = field(default_factory=dict)
     texts: Mapping[object, str] = field(default_factory=dict, metadata={"file": ""})
     date: str = ""
-    version: str = ""
+    version: str = __version__
     root_seed: str = ""
     factors: tuple[str, ...] = ()
     unused_tests: int | None = None

@@ -30,7 +30,6 @@ from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.pages import Data, runs_page
 from mlflow_l3d.tracking.parent import Card
 from mlflow_l3d.tracking.recorder import RunRecorder
-from mlflow_l3d.version import __version__
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,7 +197,6 @@ class StudyRequest(ABC):
             lists=lists_in(self.setup.public_hyperparameters),
             texts=self.setup.task.texts_by_id() if self.given.get("show_texts") == "true" else {},
             date=heading(run_id)["date"][:10],
-            version=__version__,
             root_seed=self.given.get("root_seed", ""),
             unused_tests=None if self.setup.approach.brings_data else unused_test_examples(self.setup.task),
             trains=not (self.setup.approach.only_evaluates and self.setup.approach.default_model),

@@ -62,11 +62,12 @@ def test_what_others_named_is_text_alone() -> None:
         headline=named,
         answers=[Answer("Better?", "Yes", (f"**Sure:** {named}",))],
         notes=[named],
+        legend=f"A: {named}",
         steps=[Step(f"Type {named}:", "mlflow-l3d gate --candidate 'a=\n# not a heading'")],
     )
     shown = comment_markdown(document, [{"name": named, "cost": "4 | 5"}], f"MLflow run {named}")
     text = "@&#8203;team !&#91;x](http://a.example/y.png) &lt;img src=z> #&#8203;12 "
-    assert shown.count(text) == 6
+    assert shown.count(text) == 7
     assert "@team" not in shown
     assert comment_markdown(Document(title="R&amp;D", headline="", answers=[]), [], "").startswith("### R&amp;amp;D")
     assert not [sign for sign in ("<", "[") if sign in shown]

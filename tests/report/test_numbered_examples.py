@@ -9,7 +9,9 @@ from mlflow_l3d.report.html import fragile_examples
 @pytest.mark.parametrize(("are_rows", "head", "shown"), [(True, "row of the data, from 1", 8), (False, "example", 7)])
 def test_rows_are_counted_from_1(are_rows: bool, head: str, shown: int) -> None:
     worst = {"example_id": 7, "label": 0, "votes": [2, 1], "unparsed": 0, "share_right": 0.5, "entropy": 0.6}
-    snippet = fragile_examples(pd.DataFrame([worst]), are_rows=are_rows)
-    page = snippet.__html__()
+    page = fragile_examples(pd.DataFrame([worst]), are_rows=are_rows).__html__()
     assert f">{head}</th>" in page
     assert f">{shown}</th>" in page
+    assert "<title>right: 2</title>" in page
+    assert "true class" not in page  # texts have none: of each example 0 is right
+    assert "colours repeat" in fragile_examples(pd.DataFrame([worst | {"votes": [1] * 9}])).__html__()

@@ -103,7 +103,9 @@ def test_agreement_of_predictions_is_that_of_the_records(every):
 
 
 def test_print_keeps_colours_and_cuts_no_table(every):
-    style = page(every["crossed"]).split("@media print", 1)[1].split("</style>")[0]
+    screen, style = page(every["crossed"]).split("</style>")[0].split("@media print", 1)
+    assert all(f"{part} {{ forced-color-adjust: none;" in screen for part in (".parts", ".legend i", ".grid"))
+    assert "main { max-width: none; padding: 0 6px; }" in style  # else a dot at the end of an axis is cut
     assert "print-color-adjust: exact" in style  # bars of votes and their legend are backgrounds
     assert ".table:not(.heat) :is(th, td, small), .filtered td.text { white-space: normal; min-width: 0; }" in style
 
@@ -115,7 +117,9 @@ def test_tables_of_many_columns_are_cards_on_a_phone(every):
         assert re.search(r'<div class="table (sortable)? many">', section)
     assert 'class="table bars">' in html
     assert ".bars .remedy td:nth-child(2))::before { content: attr(data-label)" in html, "the remaining spread"
-    assert re.search(r"max-width: 600px.*\.many td::before { content: attr\(data-label\)", html, flags=re.DOTALL)
+    assert re.search(
+        r"600px.*\.many td:not\(\[data-label=..\]\)::before { content: attr\(data-label\)", html, flags=re.DOTALL
+    )
 
 
 @pytest.mark.parametrize("design", ["crossed", "nested", "radial"])
@@ -139,6 +143,7 @@ def test_every_pair_stands_in_the_ranking(every):
     order, pairs = more_tables.ranking_tables(every["crossed"].ranking)
     assert [row[0] for row in order.rows] == list(every["crossed"].ranking.factors)
     assert len(pairs.rows) == 10
+    assert pairs.note.endswith("is adjusted for the number of pairs.")  # also of one pair
     for row, pair in zip(pairs.rows, every["crossed"].ranking.differences, strict=True):
         names, interval = f"{pair.first} {MINUS} {pair.second}", f"{pair.low:+.2f} to {pair.high:+.2f}"
         assert row[:3] == (names, f"{pair.difference:+.2f}", interval)

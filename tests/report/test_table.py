@@ -38,11 +38,11 @@ def test_columns_without_numbers_can_be_left_out():
 
 def test_the_same_table_on_a_page():
     table = Table(("factor",), (("a_b<",), (Markup("<b>c</b>"),)), "50 %", title="T")
-    text = Document(title="t", sections=[Section("S", [table, "-1 % <"])]).to_html()
+    text = Document(title="t", sections=[Section("S", [table, "-1 % < **± 2**"])]).to_html()
     assert "a_<wbr>b&lt;" in text
     assert "<b>c</b>" in text
     assert "50\N{NO-BREAK SPACE}%" in text
-    assert "<p>\N{MINUS SIGN}1\N{NO-BREAK SPACE}% &lt;</p>" in text
+    assert "<p>\N{MINUS SIGN}1\N{NO-BREAK SPACE}% &lt; <b>±\N{NO-BREAK SPACE}2</b></p>" in text
     assert chip("no", "<") == '<span class="chip no">&lt;</span>'
 
 

@@ -1,4 +1,5 @@
 import math
+import runpy
 from dataclasses import replace
 
 import pytest
@@ -7,10 +8,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.analysis.importance.results import Check
+from mlflow_l3d.report import text as terminal
 from mlflow_l3d.report.numbers import points, shorten, signed
 from mlflow_l3d.report.text import WIDTH, heading
 from mlflow_l3d.studies.investigation.report import investigation_document
 from mlflow_l3d.studies.investigation.report.verdicts import Shown, by_code
+
+
+@pytest.mark.parametrize(("columns", "width"), [("80", 80), ("250", 100), ("20", 60)])
+def test_a_narrow_terminal_has_shorter_lines(monkeypatch, columns, width):
+    monkeypatch.setenv("COLUMNS", columns)
+    assert runpy.run_path(terminal.__file__)["WIDTH"] == width
 
 
 def text_of(analysis, title="t", **more):

@@ -19,8 +19,8 @@ from mlflow_l3d.report.text import Answer, Step, effect_step
 from mlflow_l3d.studies.judged.numbers import Pair, ScorerNumbers
 
 _NOTES = {
-    "Which luck moves the mean?": "Variance components; low and high: 95 % interval of the variance.",
-    "What would one more gain?": "Standard error of the mean, now and with one more of each.",
+    "Which luck moves the mean?": "In the unit of the scorer, not in %. low and high: 95 % interval of the variance.",
+    "What would one more gain?": "Standard error of the mean in the unit of the scorer, now and with one more of each.",
     "Do the judges agree?": "equal: share of equal verdicts; kappa: Cohen's for two judges, else Krippendorff's alpha.",
     "How often do k answers pass?": "all: pass^k, any: pass@k; unbiased, 95 % intervals clustered by row.",
     "Which rows change?": "row: its tag l3d.row, or a hash of its inputs; number: in the data, from 0. All: rows.json.",

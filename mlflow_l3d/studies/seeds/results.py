@@ -132,8 +132,7 @@ def evaluate_seeds(
         return result
     title, typed = result.title, {"source": ",".join(run_ids)}
     with auxiliary_run(client, project_run, role="seeds_over_tasks", title=title, parameters=typed) as run:
-        source = Source(run_id=run.run_id, date=heading(run.run_id)["date"][:10])
-        result = replace(result, run_id=run.run_id, source=source)
+        result = replace(result, run_id=run.run_id, source=Source(run_id=run.run_id, date=heading("")["date"][:10]))
         rows = pd.concat([model.rows for model in models], ignore_index=True)
         rows.to_csv(run.folder / "tasks.csv", index=False)
         for number, model in enumerate(models):

@@ -319,7 +319,7 @@ def test_first_table_of_many_systems_shows_the_best_against_the_others():
     )
     table = first_table(found)
     assert [row[0] for row in table.rows] == ["E - A", "E - B", "E - C", "E - D"]
-    assert "6 more rows are below." in table.note
+    assert "Not shown: 6 pairs." in table.note
     assert len(document(found).sections[0].parts[0].rows) == 10
 
 

@@ -186,6 +186,7 @@ def test_of_remedies_that_show_nothing_the_one_with_the_least_spread_is_named() 
     assert answer.ranked == [second, first, unknown, lower]
     document = page_of(answer)
     assert document.headline.startswith("A vote of 7 runs differing in a. Less spread: not shown (91 %")
+    assert '<div class="table  many">' in document.to_html(), "cards on a phone"
     assert document.steps[0].command == "mlflow-l3d cure p --verify 1 --runs 80 --remedy 'vote of 7 runs over a'"
 
 

@@ -134,6 +134,7 @@ def test_numbers_are_those_of_a_few_lines(at_study: tuple[Any, Counter[str]]) ->
     assert any("4 answers of 16 failed" in note for note in result.notes)
     assert table["answer"].nunique() == 16
     assert set(table["judgement"]) == {0}
+    assert "of the mean in the unit of the scorer, now and" in result.report().to_html()  # the first screen has %
 
 
 @pytest.mark.slow

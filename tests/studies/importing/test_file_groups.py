@@ -210,7 +210,7 @@ def test_a_setting_is_no_luck_whether_its_effect_is_found_or_not(place: Place, s
     answer = " ".join(done.report().answers[2].sentences)
     means = 100 * within.mean()
     moved = f"model moves the score (p <0.001): {means['A']:.1f} at A, {means['B']:.1f} at B."
-    assert ("Of model no effect is found." in answer) == (scores is NEAR) != (moved in answer)
+    assert ("No effect of model is found." in answer) == (scores is NEAR) != (moved in answer)
     check_same(study, of_runs(rows))
     again = evaluate(done.run_id)
     check_same(again.study, study)

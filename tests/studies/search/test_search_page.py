@@ -135,6 +135,7 @@ def test_the_first_screen_is_short_and_the_rest_is_folded() -> None:
     assert len(first.split("hyperparameter default")[0].split()) <= 120
     assert len(first.split()) <= 600
     html = document.to_html()
+    assert '<div class="table found many">' in html
     assert f'<a href="{SOURCE.link}">MLflow</a>' in html
     page = Page(html).text
     for words in ("Not searched: epochs = 10, optimizer = adamw", f"--hyperparameters {RUN}", "level 2 (fine)"):

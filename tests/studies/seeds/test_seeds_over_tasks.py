@@ -101,6 +101,7 @@ def test_one_task_has_no_comparison(studies):
     found = over_tasks(studies[:1])[0]
     assert found.better_seed is None
     assert found.metrics() == {}
+    assert not [note for note in found.notes if "few for a correlation" in note]
 
 
 def test_collapses_are_told():

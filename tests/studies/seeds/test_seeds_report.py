@@ -39,6 +39,7 @@ from mlflow_l3d.studies.seeds.report.words import (
     steps,
     study_answers,
 )
+from mlflow_l3d.version import __version__
 
 ENDS = ("", "_ci_low", "_ci_high")
 RUN = "8d700d7ae2b3440c89188f7d6099561f"
@@ -90,6 +91,7 @@ def test_a_paper_gets_mean_spread_and_agreement(studies):
     assert f"± {100 * own.std():.1f} (mean ± standard deviation; 95 % intervals " in sentence
     assert f"{points(study.pairs['consistency'].mean, 1)} % of the predictions" in sentence
     assert rf"accuracy (\%) & {len(own)} & {100 * own.mean():.1f} (" in table
+    assert citation(study, Source())[0][1].endswith(f"(mlflow-l3d {__version__})")  # also of a file
     assert citation(scored(0.8, math.nan), SOURCE)[0][1] == "1 seed with a score: there is no spread to cite."
 
 
@@ -145,12 +147,13 @@ def test_answers_of_other_cases():
     assert few.endswith(" So few runs barely show how much scores vary.")
     assert more.endswith("typically ± 8.2.")
     assert said(scored(0.8, math.nan), 0) == "1 seed with a score; at least 2 are needed."
-    assert said(scored(0.8, 0.9), 2) == (
-        "Not known: no predictions are stored. Let the command write example_id, label, prediction to "
-        "{output}/predictions.csv."
-    )
-    of_function = study_answers(scored(0.8, 0.9), is_typed=False)[2].lead
-    assert of_function.endswith("stored. Return (labels, predictions) of the test examples in place of a score.")
+    for approach, is_typed, fix in (
+        ("command", True, "Let the command write example_id, label, prediction to {output}/predictions.csv."),
+        ("f", False, "Return (labels, predictions) of the test examples in place of a score."),
+        ("", True, "Evaluate a table with example_id, label and the prediction of each run."),  # scores of a file
+    ):
+        stable = study_answers(scored(0.8, 0.9), Source(approach=approach, is_typed=is_typed))[2]
+        assert stable.lead == f"Not known: no predictions are stored. {fix}"
     numbers = regression()
     apart, pearson = numbers.together["absolute_difference"], numbers.pairs["consistency_pearson"].mean
     assert f"{apart:.3f} apart on average" in said(numbers, 2)
@@ -448,7 +451,9 @@ def test_so_few_seeds_cannot_show_a_better_one():
 def test_one_task_alone_has_no_test():
     found = over_tasks([study("mrpc")])
     assert over_answers(found)[1].lead == "One task alone cannot show it."
-    assert "two tasks or more" in Page(over_tasks_document(found, title="t").to_html()).text
+    page = Page(over_tasks_document(found, title="t").to_html()).text
+    assert "two tasks or more" in page
+    assert "training size with" not in page
 
 
 def of_predictions(predictions, labels, kind="classification"):

@@ -111,7 +111,7 @@ def first_table(comparison: Comparison) -> Table:
         bar = difference_cell(value, start, end, axis, said.replace("\n", " "), margin=margin)
         rows.append((task if by_task else called, verdict_cell(verdict), bar, said))
     grey = f" Grey in the report: up to {words.effect_text(comparison)}, too small to matter." if margin else ""
-    hidden = f" {every - len(rows)} more rows are below." if every > len(rows) else ""
+    hidden = f" Not shown: {counted(every - len(rows), 'pair')}." if every > len(rows) else ""
     numbers_head = f"difference ({unit.short}, {percent(comparison.level)})"
     return Table(
         (called if by_task else "pair", "verdict", axis.head(unit.name), numbers_head),

@@ -65,7 +65,7 @@ def _moving(study: GroupsStudy) -> Iterator[str]:
     is_moving = settings["setting"].isin(study.settings.found)
     tested, moving = settings[settings["p_holm"].notna()], settings[is_moving]
     others = [*tested["setting"][~is_moving]]
-    none = f"Of {', '.join(others)} no effect is found." if others else "The settings of these runs cannot be tested."
+    none = f"No effect of {', '.join(others)} is found." if others else "The settings of these runs cannot be tested."
     if moving.empty:
         combined = " Some of their combinations differ: see the pairs of groups."
         yield none + combined * bool(is_decided and settings["p"].notna().any())

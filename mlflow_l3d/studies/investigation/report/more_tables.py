@@ -131,7 +131,7 @@ def ranking_tables(ranking: Ranking | None, helps: str = "") -> tuple[Table, ...
     ]
     about = (
         "Differences of corrected importances, paired by row. The interval holds for the pair by itself; the p-value "
-        f"is adjusted for all {len(pairs)} pairs."
+        "is adjusted for the number of pairs."
     )
     return replace(order, note=note), *([Table.of(pairs, about)] if pairs else [])
 

@@ -128,9 +128,9 @@ def _notes(studies: Sequence[SeedsStudy], matrix: pd.DataFrame, better: BetterSe
     tasks = len(studies) - len(unknown)
     if len(sizes) == 1 and tasks > 1:
         yield f"All tasks have {sizes.pop():,} training examples, so nothing can be said about their number."
-    elif 0 < tasks < 30:
-        alike = "it takes those that share data, or differ in more than size, as if they did not"
-        yield f"{tasks} tasks are few for a correlation, and {alike}."
+    elif 1 < tasks < 30:
+        alike = "It treats those that share data, or differ in more than size, as independent"
+        yield f"{tasks} tasks are few for a correlation. {alike}."
 
 
 def size_correlation(

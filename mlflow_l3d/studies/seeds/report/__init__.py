@@ -182,7 +182,7 @@ def seeds_document(
         headline=words.headline(study),
         about=named.about(study.metric),
         place=source.place(counted(len(study.seeds), unit)),
-        answers=words.study_answers(study, is_typed=source.is_typed),
+        answers=words.study_answers(study, source),
         drawing=_strip(study),
         table=metric_table(study, most=5),
         steps=[*words.steps(study, source, failed)][:2],

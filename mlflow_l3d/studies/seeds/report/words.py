@@ -79,10 +79,10 @@ def _changed_rows(changes: AnswerChanges, whom: str = "") -> str:
     return f"{requests} gave different answers for {changes.changed:,} of {rows}{parts}"
 
 
-def study_answers(study: SeedsStudy, *, is_typed: bool = True) -> tuple[Answer, ...]:
+def study_answers(study: SeedsStudy, source: Source | None = None) -> tuple[Answer, ...]:
     """Return what one study says about the score, about the seeds themselves, and about single predictions."""
     luck = Answer("How much is luck?", "", tuple(_luck(study)))
-    stable = Answer("Are single predictions stable?", "", tuple(_stable(study, is_typed)))
+    stable = Answer("Are single predictions stable?", "", tuple(_stable(study, source or Source())))
     if study.changes is not None:
         same = tuple(_changes(study, study.changes))
         return Answer("Does the same request get the same answer?", "", same), luck, stable
@@ -153,7 +153,7 @@ def _collapses(study: SeedsStudy) -> str:
     return f" **{len(seeds)}** [[collapsed|collapsed]]: {_list(seeds, 6)}." if seeds else ""
 
 
-def _stable(study: SeedsStudy, is_typed: bool) -> Iterator[str]:
+def _stable(study: SeedsStudy, source: Source) -> Iterator[str]:
     unit, examples, shown = study.unit, study.examples, partial(points, digits=1)
     kappa = study.together.get("fleiss_kappa", math.nan)
     beyond = "" if math.isnan(kappa) else f"Agreement beyond chance (kappa) is {plain(kappa)}"
@@ -185,7 +185,8 @@ def _stable(study: SeedsStudy, is_typed: bool) -> Iterator[str]:
         yield f"Not known: the {unit}s predict no common example."
     else:
         fix = "Let the command write example_id, label, prediction to {output}/predictions.csv."
-        fix = fix if is_typed else "Return (labels, predictions) of the test examples in place of a score."
+        fix = fix if source.is_typed else "Return (labels, predictions) of the test examples in place of a score."
+        fix = fix if source.can_repeat else "Evaluate a table with example_id, label and the prediction of each run."
         yield f"Not known: no predictions are stored. {fix}"
 
 

@@ -67,7 +67,7 @@ def sweep_document(
         Run id -> address of the run; run ids without one are shown alone.
     """
     shown, source, links = ShownSweep(sweep), source or Source(), links or {}
-    rule = "Share of the variance: above 50 % dominates; in parentheses: undecided."
+    rule = "Share of variance: above 50 % dominates; (undecided)."
     table = first_table(shown, links)
     every = first_table(shown, links, (len(sweep.points), len(sweep.factors)))
     task = ", ".join(dict.fromkeys(point.task for point in sweep.points))
@@ -130,12 +130,12 @@ def first_table(
     )
     hidden = {"point": len(lines) - len(kept), "factor": len(shown.factors) - len(factors)}
     parts = [counted(number, name) for name, number in hidden.items() if number]
-    note = rule.format(percent(shown.sweep.level)) + (f" Not shown: {' and '.join(parts)}." if parts else "")
-    unit = f" ({shown.unit.short})" if shown.behind else ""
+    order = " Most luck first." if kept is not lines else ""
+    note = rule.format(percent(shown.sweep.level)) + order + (f" Not shown: {' and '.join(parts)}." if parts else "")
     head = (
         shown.names_head,
         f"mean{' (%)' if shown.behind else ''}",
-        f"luck, [[typically|std]]{unit}",
+        f"luck, [[typically|std]]{f' ({shown.unit.short})' if shown.behind else ''}",
         *(shorten(name, 30) for name in factors),
     )
     return Table(head, cells, note, texts=frozenset({2}), kind="points")
