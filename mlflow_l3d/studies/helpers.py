@@ -165,7 +165,7 @@ class Skeleton:
 
     def summary(self) -> str:
         """Return the names of the files and the commands that try the package."""
-        steps = f"Try it: pip install -e {self.folder} && pytest {self.folder}"
+        steps = f"Try it: pip install pytest -e {self.folder} && pytest {self.folder}"
         return f"{self.folder}: {', '.join(self.files)}. {steps}"
 
 

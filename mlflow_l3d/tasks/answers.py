@@ -36,8 +36,7 @@ def plain_number(text: str) -> str | None:
 
 
 def _is_whole(text: str) -> bool:
-    number = plain_number(text)
-    return number is not None and "." not in number
+    return "." not in (plain_number(text) or ".")
 
 
 def text_of(value: object) -> str | None:

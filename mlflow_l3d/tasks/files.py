@@ -106,10 +106,9 @@ def _read_parquet(path: Path) -> Table:
 
     def column(name: str) -> list[Any]:
         try:
-            values: list[Any] = file.read(columns=[name]).column(0).to_pylist()
+            return list(file.read(columns=[name]).column(0).to_pylist())
         except (pa.ArrowInvalid, OSError):
             raise ParameterError("task", path.name, f"the column {name} is damaged") from None
-        return values
 
     return Table(names, column)
 
@@ -149,7 +148,7 @@ def load_folder(folder: Path, reading: Reading = USUAL) -> Task:
     datasets = imported("datasets", f"task={folder.name}:", "models")
     saved = any((folder / marker).is_file() for marker in ("state.json", "dataset_dict.json"))
     try:
-        loaded = datasets.load_from_disk(str(folder)) if saved else datasets.load_dataset(str(folder))
+        loaded = datasets.load_from_disk(str(folder)) if saved else datasets.load_dataset(str(folder.resolve()))
     except Exception as error:
         allowed = f"the folder holds no data set that can be read ({type(error).__name__})"
         raise ParameterError("task", folder.name, allowed, "Give a .csv, .tsv, .parquet or .jsonl file.") from error

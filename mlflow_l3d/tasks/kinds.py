@@ -26,7 +26,8 @@ _FEW: Final = 0.1
 def check_one_sort(values: Column, column: str) -> None:
     """Raise if a label is of another sort: decimal among class names or whole numbers, or a name among decimal numbers.
 
-    If names and decimal numbers are mixed, labels that occur more than once count as names of classes.
+    If names and decimal numbers are mixed, labels that occur more than once count as names of classes. Labels that
+    differ in letter case or blanks alone are an error, too.
 
     Parameters
     ----------
@@ -52,6 +53,11 @@ def check_one_sort(values: Column, column: str) -> None:
     are_few = len(names) != len(decimal) and wrong.map(str).is_unique
     if len(decimal) and (are_few if len(names) else len(decimal) <= _FEW * len(present)):
         raise wrong_row("label_column", column, wrong, others, fix)
+    texts = present.map(str)
+    usual = texts.groupby(texts.map(lambda text: " ".join(text.casefold().split()))).transform("first")
+    if len(alike := present[texts != usual]):
+        problem = f"other rows {shorten(usual[alike.index[0]])!r}, which are two classes"
+        raise wrong_row("label_column", column, alike, problem, "Spell them alike, or use task_kind=classification.")
 
 
 def _number(value: Any) -> float | None:

@@ -125,7 +125,8 @@ def read_task(name: str, reading: Reading) -> Task:
     files = path.parent.glob("*") if path.suffix and path.parent.is_dir() else ()
     similar = unknown_name("task", name, [str(each) for each in files if each.suffix.lower() in SUFFIXES])
     more = "or a .csv, .tsv, .parquet or .jsonl file, a folder with a data set, or hf:NAME"
-    raise ParameterError("task", repr(shorten(name)), f"{error.allowed}, {more}", error.fix or similar.fix)
+    fix = "Save this file as one of these." if path.is_file() else error.fix or similar.fix
+    raise ParameterError("task", repr(shorten(name)), f"{error.allowed}, {more}", fix)
 
 
 def _usable(task: Task, *, predefined_split: bool) -> Task:

@@ -585,6 +585,12 @@ def test_a_stream_is_no_answer(server, tmp_path, no_pause):
         asyncio.run(looked_at(client_of(server, tmp_path)))
 
 
+def test_a_reply_without_a_choice_says_what_to_do(server, tmp_path):
+    server.answer = lambda *_, **__: {"choices": []}
+    with pytest.raises(L3DError, match=r"/chat/completions gave an answer without a text\. Check base_url"):
+        run(server, tmp_path, (0,))
+
+
 def test_no_more_requests_are_under_way_than_asked_for(server, tmp_path):
     server.delay = 0.05
     asked(client_of(server, tmp_path, concurrency=3), *map(str, range(12)))

@@ -134,6 +134,8 @@ def test_a_mapping_is_read_alike_as_json_and_as_python(mapping):
         (["test_f1", "test_f1_weighted", "val_f1", "f1"], "test_f1"),
         (["f1", "f1_std", "best_f1_epoch", "f1_baseline"], "f1"),
         (["recall_score", "accuracy_score", "f1_score"], "accuracy_score"),
+        (["f1", "precision", "recall"], "f1"),
+        (["f1_weighted", "precision_macro", "roc_auc"], "roc_auc"),
         ([], ""),
     ],
 )

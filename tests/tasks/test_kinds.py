@@ -122,6 +122,8 @@ def with_choice(row: int, **cells: object) -> dict[str, list[object]]:
     ("columns", "labels", "more", "line"),
     [
         (pairs(), SCORES, {"task_kind": "classification"}, "label_column=label: must hold whole numbers or class"),
+        (pairs(), [*"no" * 5, "n", "o "], {}, "label_column=label: row 12 of the data has 'o ', and other rows 'o'"),
+        (pairs(), [*"no" * 5, "N", "o"], {}, "label_column=label: row 11 of the data has 'N', and other rows 'n'"),
         (
             pairs(),
             ["good", "bad"] * 6,

@@ -48,18 +48,32 @@ def test_a_file_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.skipif(find_spec("datasets") is None, reason="datasets is not installed")
-def test_a_folder_even_one_that_is_called_like_a_file(tmp_path: Path) -> None:
+def test_a_folder_even_one_that_is_called_like_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import datasets
 
     folder = tmp_path / "films.csv"
     datasets.Dataset.from_dict({"text": list("abcd"), "label": [0, 1, 0, 1]}).save_to_disk(folder)
     assert load_task(str(folder)).name == "films.csv"
+    monkeypatch.chdir(tmp_path)  # the library has a loader named csv, which reads all files here
+    for name in ("csv/inside.csv", "outside.csv"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text("text,label\n" + f"{Path(name).stem},0\n{Path(name).stem},1\n" * 2)
+    assert {*load_task("csv").texts[0]} == {"inside"}
 
 
 @pytest.mark.parametrize(
-    ("name", "fix"), [("syntetic", " Did you mean 'synthetic'?"), ("owner/films", ""), ("mine.xlsx", ""), ("", "")]
+    ("name", "fix"),
+    [
+        ("syntetic", " Did you mean 'synthetic'?"),
+        ("owner/films", ""),
+        ("mine.xlsx", " Save this file as one of these."),
+        ("", ""),
+    ],
 )
-def test_an_unknown_name(name: str, fix: str) -> None:
+def test_an_unknown_name(name: str, fix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for there in ("mine.xlsx", "mine.csv"):
+        Path(there).touch()
     known = ", ".join(registry.names("task"))
     assert refusal(load_task, name) == (
         f"task={name!r}: must be one of {known}, or a .csv, .tsv, .parquet or .jsonl file, a folder with a data set, "

@@ -15,9 +15,11 @@ from mlflow_l3d.studies.helpers import new
 def test_the_package_passes_the_conformance_suite_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = new("approach", "my_own", folder=tmp_path)
     assert written.files == ("pyproject.toml", "l3d_my_own.py", "test_l3d_my_own.py")
-    assert f"pytest {tmp_path / 'l3d-my_own'}" in written.summary()
-    project = tomllib.loads((written.folder / "pyproject.toml").read_text())["project"]
-    assert project["entry-points"]["mlflow_l3d.approaches"] == {"my_own": "l3d_my_own:MyOwn"}
+    folder = tmp_path / "l3d-my_own"
+    assert f"pip install pytest -e {folder} && pytest {folder}" in written.summary()
+    document = tomllib.loads((written.folder / "pyproject.toml").read_text())
+    assert "ini_options" in document["tool"]["pytest"]  # else the settings of a project around it count
+    assert document["project"]["entry-points"]["mlflow_l3d.approaches"] == {"my_own": "l3d_my_own:MyOwn"}
     monkeypatch.syspath_prepend(written.folder)
     cache = tmp_path / "cache"
     cache.mkdir()

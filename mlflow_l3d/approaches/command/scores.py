@@ -67,8 +67,8 @@ def chosen_score(values: Mapping[str, Printed]) -> str:
     """Return the score among numbers in the order in which they were printed; empty if none of them is one.
 
     Scores of the training data and losses come last, and parts of a score, as of a class or a fold, behind the whole.
-    Of the others the last with the name of a held-out part is the score, a test part first; else one of our metrics,
-    and else the last.
+    Of the others the last with the name of a held-out part is the score, a test part first; else one of our metrics
+    or F1, before precision and recall; else the last.
 
     Examples
     --------
@@ -90,9 +90,9 @@ def chosen_score(values: Mapping[str, Printed]) -> str:
 
     best = [name for name in scores if rank(name) == min(map(rank, scores))]
     wholes = [name for name in best if not any(words[other] < words[name] for other in best)]
-    ours = (words_of(metric) for metric in ("f1_macro", *registered()))
+    ours = ["f1_macro", *(name for name, metric in registered().items() if not metric.secondary), "f1"]
     return next(
-        (name for metric in ours for name in best if words[name] - SPLITS - {"top", "score"} == metric),
+        (name for metric in map(words_of, ours) for name in best if words[name] - SPLITS - {"top", "score"} == metric),
         "".join(wholes[-1:]),
     )
 

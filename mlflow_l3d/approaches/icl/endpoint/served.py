@@ -163,7 +163,7 @@ async def _tried(client: Client, recipe: Recipe, description: str, *, chat: bool
     try:
         replies.written(reply)
     except replies.MALFORMED:
-        raise RefusedError(f"{client.endpoint.base_url}{path} gave no answer of OpenAI's protocol") from None
+        raise RefusedError(f"{client.endpoint.base_url}{path} gave an answer without a text. Check base_url.") from None
     return served(reply, "nothing", 0, refusal)
 
 
