@@ -276,6 +276,7 @@ def test_no_trend_has_an_interval_if_one_golden_run_makes_all_of_the_luck() -> N
             record.golden[1:] = 0.8
     (found,) = (one for one in analyse_sweep(points).trends if one.of == "golden_std")
     assert math.isnan(found.low)
+    assert without_each(CROSSED.estimate(np.pad(np.ones((1, 1)), (0, 4)))) is None
 
 
 def test_error_of_the_log_of_a_golden_std() -> None:

@@ -153,6 +153,7 @@ _ALONE: Final = "alone"
 """Source of an error that a point has by itself."""
 
 
+@np.errstate(invalid="ignore")  # without one unit no variance may be left: then the share is nan
 def without_each(estimate: Estimate | None) -> LeftOut | None:
     """Return the corrected importance without each row, and without each column; None if that is not known.
 
@@ -232,9 +233,8 @@ def golden_stds(points: Sequence[SweptPoint], clusters: Sequence[object]) -> tup
     numbers: dict[int, float] = {}
     drawn: dict[tuple[object, ...], dict[int, FloatArray]] = {}
     for at, point in enumerate(points):
-        if not point.complete:
+        if point.analysis is None or not point.complete:
             continue
-        assert point.analysis is not None
         record, whole = _counted(point.analysis, next(iter(point.analysis.importances)))
         scores = record.golden[np.isfinite(record.golden)]
         # From five golden runs on their standard deviation has an error.
