@@ -100,6 +100,11 @@ def test_an_interval_contains_its_estimate(model, scale):
     assert scale == 1 or True in sizes
 
 
+def test_halves_of_rows_that_contradict_each_other_show_no_unevenness():
+    spread = np.arange(1.0, 7.0)
+    assert importance(np.stack([0 * spread, 0 * spread, spread, 7 - spread], axis=1), [1, 2, 3]).unevenness == 0
+
+
 def test_pairs_do_not_show_how_rows_are_spread():
     generator = np.random.default_rng(2)
     (record,) = radial_importance(generator.normal(size=30), {"f": generator.normal(size=30)}).values()

@@ -140,7 +140,7 @@ def uneven_rows(table: FloatArray, model: TableModel) -> tuple[float, float]:
         return unevenness, 0.0
     # By pandas, since scipy.stats takes a second to import.
     first, second = (pd.Series(each).rank().to_numpy() for each in (one, other))
-    correlation = min(float(np.corrcoef(first, second)[0, 1]), 1 - 1e-12)
+    correlation = float(np.clip(np.corrcoef(first, second)[0, 1], 1e-12 - 1, 1 - 1e-12))
     return unevenness, float(stdtr(rows - 2, -correlation * math.sqrt((rows - 2) / (1 - correlation**2))))
 
 

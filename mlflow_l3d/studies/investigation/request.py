@@ -154,7 +154,9 @@ class InvestigationRequest(CellRequest):
             each = (f"Each run: {len(split.scored):,} test examples; prompts draw from {len(split.train):,} others.",)
         overlap = overlap_remarks(self.setup.origin.searched, self.setup.task, self.design().cells())
         equal = self.setup.approach.equal_draws(self.setup.task, self.setup.hyperparameters, cells)
-        return (*each, *filter(None, [self.plan.why]), *equal, *super().notes(cells), *overlap, *left_out)
+        kept = f"The variance is that under mitigation={self.given['mitigation']}." if self.plan.mitigation else ""
+        why = filter(None, [self.plan.why, kept])
+        return (*each, *why, *equal, *super().notes(cells), *overlap, *left_out)
 
     def run_numbers(self) -> dict[str, str]:
         """Return the numbers of rows and golden runs as text."""

@@ -153,7 +153,7 @@ def test_a_frame_has_the_units_of_the_report(studied: Studied) -> None:
     _, results = studied
     pairs = {
         "investigation": ("moves score by (pp)", "moves_by_std"),
-        "sweep": ("std of golden runs (pp)", "golden_std"),
+        "sweep": ("std of golden runs (pp)", "run_std"),
         "seeds": ("accuracy (%)", "accuracy"),
         "search": ("synthetic_score (%)", "score"),
         "compare": ("difference (pp)", "difference"),

@@ -257,14 +257,26 @@ def test_radial_points_of_one_root_seed_share_their_base_runs() -> None:
     assert golden_stds([*points, alone], [0, 0, 0])[0].tolist() == [0, 1]
 
 
-def test_no_test_uses_importances_of_points_with_long_tails() -> None:
+@pytest.mark.parametrize("code", ["L3D010", "L3D013"])
+def test_no_test_uses_importances_of_points_with_narrow_intervals(code: str) -> None:
     """If rows of a null sweep differ much in spread, tests claim a difference in 17 % of sweeps; L3D013 finds it."""
     points = drawn_sweep({"shots": [1, 2, 4, 8, 16]})
     assert "data_order" in {one.of for one in analyse_sweep(points).trends}
-    check = Check("L3D013", "warning", "Long tails", "x", "data_order")
+    check = Check(code, "warning", "x", "x", "data_order")
     tailed = [replace(each, analysis=replace(each.analysis, checks=(check,))) for each in points if each.analysis]
     tests = analyse_sweep(tailed)
     assert {one.of for one in (*tests.trends, *tests.interactions)} == {"sample_choice", "golden_std"}
+
+
+def test_no_trend_has_an_interval_if_one_golden_run_makes_all_of_the_luck() -> None:
+    points = [drawn_point({"shots": at}, SHARES, golden=8, seed=at) for at in (1, 2, 4)]
+    for point in points:
+        assert point.analysis is not None
+        for record in point.analysis.importances.values():
+            record.golden[1:] = 0.8
+    (found,) = (one for one in analyse_sweep(points).trends if one.of == "golden_std")
+    assert math.isnan(found.low)
+    assert without_each(CROSSED.estimate(np.pad(np.ones((1, 1)), (0, 4)))) is None
 
 
 def test_error_of_the_log_of_a_golden_std() -> None:

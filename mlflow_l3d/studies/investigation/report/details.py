@@ -225,9 +225,7 @@ def sentence(shown: Shown, source: Source) -> str:
     parts = []
     if shown.analysis.few_tests:
         parts.append(f"Each run had only {tests}, so the following numbers answer nothing.")
-    if len(scores) > 1:
-        record = shown.golden
-        assert record is not None
+    if len(scores) > 1 and (record := shown.golden) is not None:
         text = partial(unit.text, digits=unit.digits(shown.golden_deviation))
         bounds = between(record.golden_std_ci_low, record.golden_std_ci_high, text)
         level = f"; {percent(shown.level)} interval of the deviation"
@@ -250,9 +248,10 @@ def sentence(shown: Shown, source: Source) -> str:
     group = shown.analysis.reported_agreement("golden")
     if group is not None and not shown.graded:
         parts.append(f"Two runs agree on {points(group.consistency, 1)} % of the predictions.")
-    made = [f"{shown.analysis.design} design", *([f"root seed {source.root_seed}"] if source.root_seed else [])]
-    version = f"mlflow-l3d {source.version}".strip()
-    return " ".join([*parts, f"({version}, {', '.join(made)})"])
+    made = [f"mlflow-l3d {source.version}".strip(), f"{shown.analysis.design} design"]
+    made += [f"mitigation={kept}"] if (kept := source.given.get("mitigation")) else []
+    made += [f"root seed {source.root_seed}"] if source.root_seed else []
+    return " ".join([*parts, f"({', '.join(made)})"])
 
 
 def _factor(shown: Shown, record: Importance) -> str:

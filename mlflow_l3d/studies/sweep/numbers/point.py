@@ -147,12 +147,13 @@ def follows_from(points: Sequence[SweptPoint], one: str, other: str) -> bool:
 LeftOut = tuple[FloatArray, ...]
 """For each kind of unit that was sampled (rows, columns), a number without one unit at a time."""
 GOLDEN_STD: Final = "golden_std"
-UNRELIABLE: Final = ("L3D009", "L3D013")
+UNRELIABLE: Final = ("L3D009", "L3D010", "L3D013")
 """Checks that find intervals too narrow: no test uses the importances of such points."""
 _ALONE: Final = "alone"
 """Source of an error that a point has by itself."""
 
 
+@np.errstate(invalid="ignore")  # without one unit no variance may be left: then the share is nan
 def without_each(estimate: Estimate | None) -> LeftOut | None:
     """Return the corrected importance without each row, and without each column; None if that is not known.
 
@@ -232,9 +233,8 @@ def golden_stds(points: Sequence[SweptPoint], clusters: Sequence[object]) -> tup
     numbers: dict[int, float] = {}
     drawn: dict[tuple[object, ...], dict[int, FloatArray]] = {}
     for at, point in enumerate(points):
-        if not point.complete:
+        if point.analysis is None or not point.complete:
             continue
-        assert point.analysis is not None
         record, whole = _counted(point.analysis, next(iter(point.analysis.importances)))
         scores = record.golden[np.isfinite(record.golden)]
         # From five golden runs on their standard deviation has an error.
@@ -274,9 +274,9 @@ def _measured(
         units = len(next(iter(members.values())))
         deviations = np.zeros((units, len(numbers)))
         for at, values in members.items():
-            with np.errstate(invalid="ignore"):  # constant scores: the log of their deviation is -inf, its error nan
-                moved = (values - values.mean()) * math.sqrt((units - 1) / units)
-            deviations[:, places[at]] = values if cluster == _ALONE else moved
+            # Constant scores: the log of their deviation is -inf, its error nan.
+            centred = values - values.mean() if np.isfinite(values).all() else np.full(units, math.nan)
+            deviations[:, places[at]] = values if cluster == _ALONE else centred * math.sqrt((units - 1) / units)
         sources.append(Source(deviations, math.inf if cluster == _ALONE else _degrees(deviations)))
     values = np.array(list(numbers.values()), dtype=np.float64)
     return np.array(list(numbers), dtype=np.int64), Measured(values, tuple(sources))

@@ -51,7 +51,7 @@ class ShownSweep:
         """Its main columns in the units of the report, shares and their ends in %; choices by their plain names."""
         rows, shares = self.rows, 100 * self.shares
         chosen = {OF_CHOICE + name: name for name in self.sweep.choices if name != TASK}
-        heads = {"moves_by_std": "moves score by", "golden_std": "std of golden runs"}
+        heads = {"moves_by_std": "moves score by", "run_std": "std of golden runs"}
         columns = [TASK, *chosen, "factor", "verdict", *heads, "importance", "error"]
         frame = self.unit.heads(rows[columns].rename(columns=chosen), {}, heads)
         for at, name in enumerate(SHARES):
