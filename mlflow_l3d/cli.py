@@ -13,7 +13,6 @@ import textwrap
 import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from inspect import signature
 from itertools import pairwise
@@ -22,11 +21,13 @@ from typing import Any, NoReturn
 
 from mlflow_l3d import __version__, registry
 from mlflow_l3d.errors import L3DError, ParameterError, disk_line, unknown_name
+from mlflow_l3d.execution.environment import INTERRUPTS
 from mlflow_l3d.parameters.shared import DRY_RUN, GROUP_OF
 from mlflow_l3d.parameters.values import Flag
 from mlflow_l3d.parameters.verbs import Verb, verbs
 from mlflow_l3d.paths import with_typed_paths
 from mlflow_l3d.privacy import public_text
+from mlflow_l3d.studies.shown import leave
 
 _ABOUT = """How much of a score is luck, and which kind of luck?
 
@@ -143,9 +144,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     failed: int | None = None
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
-    previous = {signal.SIGTERM: signal.signal(signal.SIGTERM, _terminate)}
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        previous[signal.SIGINT] = signal.signal(signal.SIGINT, _terminate)
+    usual = signal.SIG_DFL, signal.default_int_handler
+    previous = {number: signal.signal(number, _terminate) for number in INTERRUPTS if signal.getsignal(number) in usual}
     hook = sys.unraisablehook
     sys.unraisablehook = partial(_repeat_interrupt, sys.unraisablehook)
     try:
@@ -259,8 +259,7 @@ def _print_result(text: str) -> bool:
     try:
         print(text, flush=True)  # noqa: T201
     except OSError as error:
-        with suppress(OSError):  # the rest of the buffer would be an error again when the process ends
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        leave(sys.stdout)
         if not isinstance(error, BrokenPipeError):
             print(f"mlflow-l3d: error: the result cannot be printed ({error.strerror or error}).", file=sys.stderr)  # noqa: T201
             return False
@@ -268,13 +267,13 @@ def _print_result(text: str) -> bool:
 
 
 def _terminate(_number: int, _frame: object) -> NoReturn:
-    """Treat SIGTERM (schedulers, `mlflow run` after Ctrl-C) as Ctrl-C, once.
+    """Treat each of :data:`INTERRUPTS` as Ctrl-C, once.
 
     After Ctrl-C `mlflow run` also sends SIGTERM; only a second Ctrl-C may interrupt the end of the parent run.
     """
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    if signal.getsignal(signal.SIGINT) is _terminate:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in INTERRUPTS:
+        if signal.getsignal(number) is _terminate:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_IGN)
     raise KeyboardInterrupt
 
 

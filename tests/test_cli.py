@@ -248,18 +248,18 @@ class Dying:
         signal.raise_signal(self.number)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("way", [signal.raise_signal, Dying], ids=["at once", "in a destructor: repeated"])
 def test_interruption(number: signal.Signals, way: Callable[..., object], monkeypatch, capsys: Capture) -> None:
     def run(*_: object) -> None:
         way(number)
         assert not threading.Event().wait(60), "nobody interrupted"
 
-    before = signal.getsignal(signal.SIGTERM), sys.unraisablehook
+    before = signal.getsignal(number), sys.unraisablehook
     monkeypatch.setattr(cli, "_run", run)
     assert cli.main(["investigate"]) == 130
     assert capsys.readouterr().err == "mlflow-l3d: interrupted; the same command continues where it stopped.\n"
-    assert (signal.getsignal(signal.SIGTERM), sys.unraisablehook) == before
+    assert (signal.getsignal(number), sys.unraisablehook) == before
 
 
 @pytest.mark.slow

@@ -33,6 +33,9 @@ ATTACH_VARIABLES: Final = (
 )
 """Would attach a run that a worker starts to the parent's; it stays in the parent's experiment."""
 
+INTERRUPTS: Final = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
+"""Ctrl-C, what schedulers send, and the end of the terminal, which `nohup` ignores and Windows lacks."""
+
 _LOCK = threading.Lock()
 
 
@@ -88,15 +91,13 @@ def starting_worker() -> Iterator[None]:
 
 @contextmanager
 def deferred_interrupts() -> Iterator[None]:
-    """Let a first Ctrl-C or SIGTERM wait for the end of the block; a second Ctrl-C does not.
+    """Let the first of :data:`INTERRUPTS` wait for the end of the block; a second Ctrl-C does not wait.
 
     An exception in the middle of a database transaction leaves it open, and the database locked for whoever has to
     write that the run was interrupted. A mask alone would not do: other threads take the signal. Does nothing outside
     the main thread, where no signal arrives.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+    numbers = INTERRUPTS if threading.current_thread() is threading.main_thread() else ()
     noted: list[int] = []
 
     def note(number: int, _frame: Any) -> None:
@@ -104,8 +105,7 @@ def deferred_interrupts() -> Iterator[None]:
             raise KeyboardInterrupt
         noted.append(number)
 
-    numbers = [number for number in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(number))]
-    previous = {number: signal.signal(number, note) for number in numbers}
+    previous = {number: signal.signal(number, note) for number in numbers if callable(signal.getsignal(number))}
     try:
         yield
     finally:
@@ -117,8 +117,9 @@ def deferred_interrupts() -> Iterator[None]:
 
 
 def refuse_interrupts() -> None:
-    """Ignore Ctrl-C in this process: the terminal sends it to all, and the parent decides."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Ignore what the terminal sends to all: Ctrl-C, and that it is closed; the parent decides."""
+    for number in {*INTERRUPTS} - {signal.SIGTERM}:
+        signal.signal(number, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 

@@ -51,17 +51,16 @@ class ProcessWorker(Worker):
         finally:
             theirs.close()
         # A job larger than the pipe's buffer is taken only when the new interpreter is up; others start meanwhile.
-        self._sender = threading.Thread(target=self._send_job, args=(pickled_job,), name="l3d-job", daemon=True)
+        self._sender = threading.Thread(target=self._send, args=(self.connection.send_bytes, pickled_job), daemon=True)
         self._sender.start()
 
-    def _send_job(self, pickled_job: bytes) -> None:
-        with suppress(OSError):  # the worker died; that shows at the other side of the pipe
-            self.connection.send_bytes(pickled_job)
+    def _send(self, way: Callable[[Any], None], content: object) -> None:
+        with suppress(OSError):  # the worker died; that shows when it is looked at next
+            way(content)
 
     def give(self, cells: list[Cell] | None) -> None:
         """Send cells to the worker, or None: there are no more."""
-        with suppress(OSError):  # the worker died; that shows when it is looked at next
-            self.connection.send(cells)
+        self._send(self.connection.send, cells)
 
     def look(self) -> Message | None:
         """Return what the worker says, None if that is nothing; that it ended, once everything is read."""
@@ -77,7 +76,7 @@ class ProcessWorker(Worker):
     def _how(self) -> str:
         """Return how the worker ended."""
         self.process.join(_END_SECONDS)
-        self.kill()
+        self.process.kill()
         self.process.join()
         code = self.process.exitcode
         if code is None or code >= 0:
@@ -86,15 +85,10 @@ class ProcessWorker(Worker):
         hint = ", often a lack of memory" if name == "SIGKILL" else ""
         return f"worker ended with signal {-code} ({name}{hint})"
 
-    def kill(self) -> None:
-        """Stop the process at once, whatever it does."""
-        if self.process.is_alive():
-            self.process.kill()
-
     def release(self, deadline: float) -> None:
         """Wait for the process until `deadline` (of :func:`time.monotonic`), kill it then, and close the pipe."""
         self.process.join(max(0.0, deadline - time.monotonic()))
-        self.kill()
+        self.process.kill()
         self.process.join()
         self._sender.join()
         self.connection.close()
@@ -170,12 +164,11 @@ def pickled(job: Job, executor: str) -> bytes:
     import cloudpickle
 
     try:
-        content: bytes = cloudpickle.dumps(job)
+        return bytes(cloudpickle.dumps(job))
     except Exception as error:
         allowed = f"must survive pickling with executor={executor} ({type(error).__name__}: {error})"
         fix = "Open files, locks and connections where cells run, or use executor=inline."
         raise ParameterError("approach", job.approach.name, allowed, fix) from error
-    return content
 
 
 class PoolExecutor:

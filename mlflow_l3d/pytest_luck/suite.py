@@ -139,14 +139,16 @@ class Suite:
         # The error rate is split among the cases: however many fail with reason, none fails more easily.
         needed = self.cases / self.alpha
         begin, failure, verdict, first = time.monotonic(), "", None, None
+        session_seed = self.config.getoption("randomly_seed", None)
         # The rest of the time is shared by the remaining cases.
         rest = self.begun + self.seconds - begin
         deadline = begin + rest / max(self.cases / max(self.workers, 1) - self.done, 1.0)
         while verdict is None:
             index = case.next_index() or 0
             item.stash[CURRENT] = luck = Luck(seed_of(self.root, index), is_plain=False)
+            self.config.option.randomly_seed = luck.seed  # pytest-randomly seeds all runs of a test alike otherwise
             item._report_sections.clear()
-            if hasattr(item, "_request") and not item._request:
+            if hasattr(item, "_request") and (first or not item._request):
                 item._initrequest()  # type: ignore[attr-defined]
                 if getattr(item, "instance", None) is not None:  # each run has an instance of the class of its own
                     del item._instance  # type: ignore[attr-defined]
@@ -172,7 +174,6 @@ class Suite:
                 verdict = "skipped" if report.skipped else "error"
                 report.sections.append(("luck", f"seed {luck.seed}"))
             teardown, _ = _phase(item, "teardown", nextitem=item.parent if verdict is None else nextitem)
-            item._request, item.funcargs = False, None  # type: ignore[attr-defined]
             if teardown.failed:
                 verdict = "error"
         summary = case.summary(verdict, needed) | {"seconds": round(time.monotonic() - begin, 3)}
@@ -184,6 +185,9 @@ class Suite:
             keep = verdict != "failed" and not case.is_recording
             self.memory.add(item.nodeid, case.values, label=case.recorded, keep=keep, **kind)
         reports[-1].l3d_case = summary  # type: ignore[attr-defined]
+        self.config.option.randomly_seed = session_seed
+        # Here, since hooks of other plugins read the fixtures when the verdict is reported.
+        item._request, item.funcargs = False, None  # type: ignore[attr-defined]
         teardown.user_properties += [(f"l3d_{name}", summary[name]) for name in ("verdict", "runs", "estimate")]
         return [*reports, teardown]
 

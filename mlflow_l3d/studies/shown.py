@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
 from html import escape
+from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from mlflow_l3d.approaches.progress import heard_by
 
@@ -24,9 +26,28 @@ _TICK: Final = 1.0
 """Seconds between two looks at a line on which nothing else happens."""
 
 
+class _Stderr:
+    """Standard error as bars write to it: no study ends because its progress cannot be written."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr, name)
+
+    def write(self, text: str) -> None:
+        try:
+            print(text, end="", file=sys.stderr, flush=True)  # noqa: T201
+        except OSError:
+            leave(sys.stderr)
+
+
+def leave(stream: IO[str]) -> None:
+    """Let what is written to a stream that is full or closed be lost, also the rest of its buffer at the end."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 def shows_progress(wanted: bool | None) -> bool:
     """Return whether progress is shown: as it is wanted, or if somebody looks, in a notebook or on a terminal."""
-    return _looked_at() if wanted is None else wanted
+    return _looked_at() if wanted is None or sys.stderr is None else wanted
 
 
 @contextmanager
@@ -42,7 +63,7 @@ def progress_bar(
         initial=done,
         unit=unit,
         disable=not shown,
-        file=sys.stderr,
+        file=_Stderr(),
         desc=what,
         smoothing=0.1,
         mininterval=0.5 if _looked_at() else 10.0,
@@ -74,13 +95,10 @@ def restart_clock(bar: tqdm[Any]) -> None:
 @contextmanager
 def under_way(what: str, *, shown: bool, left: Callable[[], int] | None = None) -> Iterator[None]:
     """Show what is done in the block and how long it takes, and how much is `left` if that can be said."""
-    if not shown:
-        yield
-        return
     text = (lambda: f"{left():,} left") if left is not None else str
-    shape: dict[str, Any] = {"bar_format": "{desc}: {elapsed} {postfix}", "leave": False}
-    with _kind()(desc=what, file=sys.stderr, **shape) as bar:
-        if _looked_at():
+    shape: dict[str, Any] = {"bar_format": "{desc}: {elapsed} {postfix}", "leave": False, "disable": not shown}
+    with _kind()(desc=what, file=_Stderr(), **shape) as bar:
+        if shown and _looked_at():
             threading.Thread(target=_tick, args=(bar, lambda: not bar.disable, text), daemon=True).start()
         yield
 
@@ -94,7 +112,7 @@ def _tick(bar: tqdm[Any], going: Callable[[], bool], text: Callable[[], str] | N
 
 
 def _looked_at() -> bool:
-    return in_notebook() or sys.stderr.isatty()
+    return in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
 
 
 def in_notebook() -> bool:
@@ -105,13 +123,7 @@ def in_notebook() -> bool:
 
 def _kind() -> Any:
     """Return the bar of notebooks if it can be shown, else that of terminals."""
-    if in_notebook() and find_spec("ipywidgets"):
-        from tqdm.notebook import tqdm as widget
-
-        return widget
-    from tqdm import tqdm
-
-    return tqdm
+    return import_module("tqdm.notebook" if in_notebook() and find_spec("ipywidgets") else "tqdm").tqdm
 
 
 _LINES: Final = 30

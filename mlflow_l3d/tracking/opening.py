@@ -263,9 +263,8 @@ def take_over(recorder: RunRecorder[Any], spooled: set[str]) -> list[Run]:
     same_work = children.condition({card.key_tag: card.key, names.ROLE: card.role})
     for earlier in list(children.search(client, [parent.experiment_id], same_work)):
         earlier_id = str(earlier.info.run_id)
-        if earlier_id == parent.run_id:
-            continue
-        if earlier.data.tags.get(names.STATE) == "complete" and earlier.info.status == "FINISHED":
+        is_over = earlier.data.tags.get(names.STATE) == "complete" and earlier.info.status == "FINISHED"
+        if is_over or earlier_id == parent.run_id:
             continue
         # The process of a parent with our spool is dead, for we hold its lock.
         of_others = earlier.info.status == "RUNNING" and earlier.data.tags.get(names.SPOOL) != spool.identity

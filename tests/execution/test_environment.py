@@ -65,7 +65,7 @@ def test_what_attaches_a_run_is_forgotten(monkeypatch):
     assert os.environ["MLFLOW_TRACKING_URI"] == "sqlite:///here.db"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_start_is_not_cut_short_by_a_signal_that_another_thread_gets(number):
     def handler(number, frame):
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: exit status 130, a parent that says so, and nothing lost; and two processes at once."""
+"""Ctrl-C, SIGTERM, a closed terminal: exit status 130, a parent that says so, nothing lost; two processes at once."""
 
 import os
 import re
@@ -30,9 +30,10 @@ def assert_interrupted(place: Place, status: str = "KILLED") -> None:
     assert_whole(place, again.run_id, CELLS)
 
 
-@pytest.mark.parametrize(
-    ("number", "executor"), [(signal.SIGINT, "processes"), (signal.SIGTERM, "inline")], ids=["ctrl-c", "sigterm"]
-)
+ENDINGS = [(signal.SIGINT, "processes"), (signal.SIGTERM, "inline"), (signal.SIGHUP, "processes")]
+
+
+@pytest.mark.parametrize(("number", "executor"), ENDINGS, ids=["ctrl-c", "sigterm", "terminal-closed"])
 def test_the_command_line(place: Place, number: signal.Signals, executor: str) -> None:
     process = place.start(executor=executor, **SLOW)
     wait_until(lambda: len(place.spooled()) >= 3, "three cells")

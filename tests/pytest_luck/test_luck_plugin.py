@@ -297,6 +297,26 @@ def pytest_sessionstart(session):
     assert (cases["b"]["verdict"], cases["b"]["notes"]) == ("error", ["its worker crashed"])
 
 
+def test_plugins_that_seed_each_run_or_read_fixtures(sessions: Sessions) -> None:
+    sessions.write("""
+import random
+drawn = set()
+@luck
+def test_a():
+    assert (draw := random.random()) not in drawn
+    drawn.add(draw)
+def test_b(pytestconfig): assert pytestconfig.getoption("randomly_seed") == 7
+""")
+    sessions.pytester.makeconftest("""
+import random
+def pytest_addoption(parser): parser.addoption("--randomly-seed", default=7)
+def pytest_runtest_call(item): random.seed(item.config.getoption("randomly_seed"))
+def pytest_runtest_makereport(item): item.funcargs.get("benchmark")
+""")
+    assert sessions.cases()["a"]["estimate"] == 1.0
+    sessions.result.assert_outcomes(passed=2)
+
+
 def test_skips_expected_failures_and_broken_fixtures_are_as_ever(sessions: Sessions) -> None:
     sessions.write("""
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Progress is shown where somebody looks, and its clock goes on while there is nothing to count."""
 
 import io
+import os
 import sys
 import time
 from types import ModuleType
@@ -90,3 +91,14 @@ def test_a_line_says_what_is_left_and_goes_away(monkeypatch: pytest.MonkeyPatch)
     with under_way("scoring", shown=False):
         pass
     assert terminal.getvalue() == before
+
+
+def test_a_study_continues_if_its_progress_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as closed:
+        monkeypatch.setattr(sys, "stderr", closed)
+        with progress_bar("what", "cell", total=2, shown=True) as bar, under_way("scoring", shown=True):
+            bar.update(2)
+    monkeypatch.setattr(sys, "stderr", None)  # as of a process that was started with 2>&-
+    assert not shows_progress(True)
