@@ -120,7 +120,7 @@ def draws(session, monkeypatch):
 @pytest.mark.parametrize(
     ("odd", "line"),
     [
-        (mixes, "the model does not keep cells apart that are trained side by side. Use hyperparameter lora_cells=1."),
+        (mixes, "the model does not keep cells apart that are trained side by side. Use lora_cells=1."),
         (draws, "the model draws random numbers of its own. Use lora_cells=1."),
     ],
 )

@@ -3,6 +3,8 @@ import pytest
 import torch
 from finetuning_helpers import cell, check_generators, handmade_task, run, spent
 from finetuning_models import session_of, tiny_bert
+from icl_tiny_models import byte_tokenizer, save
+from transformers import FNetConfig, FNetModel
 
 from mlflow_l3d.approaches import models
 from mlflow_l3d.approaches.finetuning import Finetuning, full, training
@@ -34,8 +36,7 @@ def session(encoder, tmp_path_factory):
 
 def test_only_the_classification_layer_is_new(session):
     assert session.loaded.new == ("classifier.bias", "classifier.weight")
-    names = set(session.model.state_dict())
-    assert set(session.loaded.original) == names - set(session.loaded.new)
+    assert set(session.loaded.original) == set(session.model.state_dict()) - set(session.loaded.new)
 
 
 def test_each_cell_starts_from_the_pretrained_weights(session, encoder):
@@ -111,8 +112,7 @@ def test_the_best_epoch_is_what_is_evaluated(encoder, tmp_path):
 
 def test_dropout_is_what_was_asked_for(encoder, tmp_path):
     model, _ = pretrained.load_classifier(FOUND, 2, 0.25)
-    found = {module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)}
-    assert found == {0.25}
+    assert {module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)} == {0.25}
     model, _ = pretrained.load_classifier(FOUND, 2, 0.1, head_dropout=0.3)
     assert model.dropout.p == 0.3
     assert {module.p for module in model.bert.modules() if isinstance(module, torch.nn.Dropout)} == {0.1}
@@ -138,6 +138,14 @@ def test_a_config_that_transformers_does_not_know(tmp_path):
     with pytest.raises(ParameterError, match="transformers cannot load it as an encoder") as caught:
         pretrained.load_encoder(models.resolve(str(tmp_path)))
     assert "\n" not in str(caught.value)
+
+
+def test_an_encoder_that_reads_padding_is_refused(tmp_path):
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "vocab_size": 258}
+    folder = str(save(tmp_path, FNetModel(FNetConfig(**sizes)), byte_tokenizer(pad_token="</s>")))
+    for given in (SETTINGS, {**SETTINGS, "trainable": "head"}):
+        with pytest.raises(ParameterError, match="takes no attention mask"):
+            session_of(TASK, folder, tmp_path, **given)
 
 
 def test_a_training_that_does_not_fit_takes_less_memory_for_the_same_result(encoder, tmp_path, monkeypatch, caplog):

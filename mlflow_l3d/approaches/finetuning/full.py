@@ -221,8 +221,7 @@ class FullSession(CourseSession[Course]):
             return  # this cell has diverged; the next epoch asks another
         allowed = 1e-3 * max(1.0, float(alone.abs().max()))
         if not float((stacked - alone).abs().max()) <= allowed:  # nan: of a neighbour that has diverged
-            fix = "Use hyperparameter lora_cells=1."
-            raise L3DError(f"the model does not keep cells apart that are trained side by side. {fix}")
+            raise L3DError("the model does not keep cells apart that are trained side by side. Use lora_cells=1.")
         self._compared = True
 
     def epoch(

@@ -188,16 +188,15 @@ class HeadSession(CourseSession[Head]):
         n = len(courses[0].split.train)
         recipe = self.recipe
         stack = weights.stack
-        heads = courses
         places = self.rows.places(order)
         targets = torch.from_numpy(self.task.labels[order])
-        wanted = self._wanted(heads, targets, stack.classes).to(stack.w1)
+        wanted = self._wanted(courses, targets, stack.classes).to(stack.w1)
         masks = None
         if recipe.dropout:
-            seeds = [head.cell.seeds["model_randomness"] for head in heads]
+            seeds = [head.cell.seeds["model_randomness"] for head in courses]
             shape = (n, recipe.hidden_units)
             (masks,) = cell_dropout(seeds, ("head_dropout", str(number)), 1, shape, recipe.dropout, stack.w1)
-        memory = self.rows.empty(len(heads) * min(n, recipe.batch_size))
+        memory = self.rows.empty(len(courses) * min(n, recipe.batch_size))
         logits = []
         for start, rate in zip(range(0, n, recipe.batch_size), rates, strict=True):
             part = slice(start, start + recipe.batch_size)
@@ -205,7 +204,7 @@ class HeadSession(CourseSession[Head]):
             x = self.rows.at(chosen, memory[: chosen.numel()])
             logits.append(weights.differentiate(x, wanted[:, part], None if masks is None else masks[:, part]))
             stack.descend("adamw", rate, recipe.weight_decay)
-        whole = self._restored(heads, torch.cat(logits, 1).cpu())
+        whole = self._restored(courses, torch.cat(logits, 1).cpu())
         return [float(loss_of(head, labels)) for head, labels in zip(whole, targets, strict=True)]
 
     def _wanted(self, heads: Sequence[Head], labels: torch.Tensor, classes: int) -> torch.Tensor:

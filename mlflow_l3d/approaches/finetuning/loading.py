@@ -173,11 +173,11 @@ def load(reference: str, task: Task, recipe: Recipe, device: str, cache: Path) -
     else:
         if recipe.quantise != "none":
             raise ParameterError("hyperparameters.quantise", recipe.quantise, f"is for decoders, and {name} is none")
-        pretrained.need_padding(tokenizer, location)
         head = None if recipe.head_dropout in (AUTO, recipe.dropout) else float(recipe.head_dropout)
         model, new = pretrained.load_classifier(
             location, outputs(task), recipe.dropout, head_dropout=head, choices=task.form.has_choices, dtype=stored
         )
+        pretrained.need_padding(tokenizer, model, location)
     check_length(recipe.max_length, tokenizer, config)
     keys = Keys()
     with pretrained.quiet():

@@ -169,11 +169,11 @@ def encode(file: BinaryIO, texts: Sequence[Sequence[str]], encoding: Encoding, *
     tokens = tokenise(tokenizer, texts, encoding.max_length)
     np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (rows, width)})
     start = file.tell()
-    kind = torch.device(device).type
     batches = tokens.by_length(np.arange(rows), BATCH)
 
     def one(batch: IntArray) -> npt.NDArray[Any]:
-        with torch.autocast(kind, torch.bfloat16, enabled=encoding.dtype == "bfloat16"):  # of this thread alone
+        # Of this thread alone.
+        with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=encoding.dtype == "bfloat16"):
             return pooled(encoder, tokens, batch, encoding.pooling, device).cpu().numpy()
 
     count, before = cores() if device == "cpu" else 1, torch.get_num_threads()

@@ -5,6 +5,7 @@ Sessions of one process share what they load.
 
 from __future__ import annotations
 
+import inspect
 import re
 import threading
 from collections.abc import Callable, Hashable, Iterator
@@ -113,10 +114,13 @@ def need_peft() -> None:
         raise ParameterError("hyperparameters.trainable", "lora", "adapters need the package peft", fix)
 
 
-def need_padding(tokenizer: Any, found: ModelReference) -> None:
-    """Raise :class:`ParameterError` unless the tokenizer of an encoder has a padding token."""
+def need_padding(tokenizer: Any, model: Any, found: ModelReference) -> None:
+    """Raise :class:`ParameterError` unless an encoder's tokenizer fills up a batch and its model skips that."""
     if tokenizer.pad_token_id is None:
         raise ParameterError("model", found.name, "its tokenizer has no padding token", "Use an encoder.")
+    if "attention_mask" not in inspect.signature(model.forward).parameters:
+        allowed = "takes no attention mask, so its answer to a text depends on the texts next to it"
+        raise ParameterError("model", found.name, allowed, "Use an encoder that takes one, such as BERT.")
 
 
 def load_encoder(found: ModelReference) -> tuple[Any, Any]:
@@ -128,8 +132,8 @@ def load_encoder(found: ModelReference) -> tuple[Any, Any]:
 
     with readable(found, role=" as an encoder"):
         _, tokenizer = config_and_tokenizer(found)
-        need_padding(tokenizer, found)
         model, _ = load_weights(AutoModel, found, dtype="float32")
+        need_padding(tokenizer, model, found)
     if getattr(model.config, "is_encoder_decoder", False):
         raise ParameterError("model", found.name, "is an encoder-decoder", "Use an encoder, such as BERT or RoBERTa.")
     return model.eval(), tokenizer

@@ -139,8 +139,7 @@ def inputs_of(task: Task, tokenizer: Any, max_length: int, truncation: bool, *, 
         longest = f"max_length={max_length} (the longest has {int(tokens.lengths.max())} tokens)"
         allowed = f"{longer} of {len(tokens.lengths)} sequences are longer than {longest}"
         raise ParameterError("hyperparameters.truncation", "false", allowed, "Raise max_length, or let them be cut.")
-    names = ["input_ids"] if decoder else list(tokens.columns)
-    chosen = {name: tokens.columns[name] for name in names}
+    chosen = {"input_ids": tokens.columns["input_ids"]} if decoder else tokens.columns
     return Tokens(chosen, tokens.starts, tokens.padding, len(task.choices) or 1)
 
 
