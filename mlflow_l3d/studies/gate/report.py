@@ -185,7 +185,7 @@ def first_table(answer: GateAnswer) -> Table:
         rows.append({**row, f"difference{', points' if unit.scale > 1 else ''} ({', last row '.join(levels)})": said})
     less = "candidate minus baseline" if answer.metric.greater_is_better else "baseline minus candidate"
     note = (
-        f"Difference: {less}. Grey in the report: less than your smallest effect, ± {answer.effect}. "
+        f"Difference: {less}. Grey on the page: less than your smallest effect, ± {answer.effect}. "
         "The last row decides; [[intervals of all rows hold together|repeated]]."
     )
     return Table.of(rows, note, kind="bars", texts=frozenset({1, 2}), kinds=tuple(x.decision for x in answer.looks))

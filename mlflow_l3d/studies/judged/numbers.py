@@ -140,6 +140,10 @@ class Pair(OfScorer):
         """Rows that settle it with a power of 80 %."""
         return float(self.record.rows_needed.get(0.8, math.nan))
 
+    def change_text(self, value: float) -> str:
+        """Return a difference as people read it: no digits that the interval leaves open."""
+        return self.unit.change(value, digits=self.unit.digits(self.record.joint_high - self.record.joint_low))
+
     def summary(self) -> dict[str, Any]:
         """Return what a line of a table holds: all numbers."""
         left_out = {"needed", "notes", "rows_needed", "degrees", "level", "higher_is_better", "largest"}

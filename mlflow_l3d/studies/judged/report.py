@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import pandas as pd
@@ -169,7 +168,7 @@ def comparison_document(
         place=source.place(counted(lead.record.rows, "paired row")),
         answers=(
             Answer("Could it be luck?", "", (_luck(lead, len(pairs)),)),
-            Answer("What was compared?", "", (_compared(lead, source),)),
+            Answer("What was compared?", "", (_compared(pairs, source),)),
             Answer("What is open?", "", (_open(pairs),)),
         ),
         table=differences_table(pairs),
@@ -207,14 +206,9 @@ def _headline(pairs: Sequence[Pair]) -> str:
     return f"No difference between {both} is established on {_scorers(pairs, 'or')}{tied}."
 
 
-def _change(pair: Pair) -> Callable[[float], str]:
-    """Return how differences of a pair are written: no digits that their interval leaves open."""
-    return partial(pair.unit.change, digits=pair.unit.digits(pair.record.joint_high - pair.record.joint_low))
-
-
 def sized_difference(pair: Pair, sign: int) -> tuple[str, str]:
     """Return a difference with its unit, as it is or turned round, and its interval for all comparisons."""
-    one, change = pair.record, _change(pair)
+    one, change = pair.record, pair.change_text
     gain, *ends = (change(sign * value) for value in (one.difference, one.joint_low, one.joint_high))
     return f"{gain}{pair.unit.behind}", f"{percent(one.level)} interval **{' to '.join(ends[::sign])}**"
 
@@ -232,15 +226,22 @@ def _luck(lead: Pair, count: int) -> str:
     return f"{'**Unlikely**' if lead.is_decided else opening}: {said}"
 
 
-def _compared(lead: Pair, source: Source) -> str:
-    one, scorer = lead.record, lead.scorer
+def _direction(pairs: Sequence[Pair]) -> str:
+    lower = [*dict.fromkeys(pair.scorer for pair in pairs if not pair.record.higher_is_better)]
+    if len({pair.scorer for pair in pairs}) == 1:
+        return f"{'lower' if lower else 'higher'} values of {pairs[0].scorer} are better"
+    return f"higher values are better{f', except for {listed(lower)}' if lower else ''}"
+
+
+def _compared(pairs: Sequence[Pair], source: Source) -> str:
+    one, typed = pairs[0].record, source.given.get("metric", "")
     repeats = " and ".join(dict.fromkeys(f"{each:.3g}" for each in (one.repeats_first, one.repeats_second)))
     alone = f" Rows of one side alone do not count: {one.unpaired_first} and {one.unpaired_second}."
     unpaired = alone if one.unpaired_first or one.unpaired_second else ""
-    better, turned = ("higher", "lower") if one.higher_is_better else ("lower", "higher")
     assumed = ""
-    if source.given and f"{scorer}:" not in source.given.get("metric", ""):
-        assumed = f" Assumed: {better} values of {scorer} are better (else: --metric {scorer}:{turned})."
+    if guessed := [pair for pair in pairs if source.given and f"{pair.scorer}:" not in typed]:
+        turned = "lower" if guessed[0].record.higher_is_better else "higher"
+        assumed = f" Assumed: {_direction(pairs)} (else: --metric {guessed[0].scorer}:{turned})."
     return f"**{counted(one.rows, 'row')}** that both answered; answers per row: {repeats}.{unpaired}{assumed}"
 
 
@@ -283,17 +284,15 @@ def differences_table(pairs: Sequence[Pair]) -> Table:
         one, scale = pair.record, pair.unit.scale
         value, low, high = (-scale * number for number in (one.difference, one.joint_high, one.joint_low))
         margin = 0.0 if math.isnan(one.smallest_effect) else scale * one.smallest_effect
-        change = _change(pair)
+        change = pair.change_text
         said = f"{change(-one.difference)}\n({between(-one.joint_high, -one.joint_low, change)})"
         bar = difference_cell(value, low, high, axes[pair.unit], said.replace("\n", " "), margin=margin)
         name = f"{pair.scorer}\n{pair.second} - {pair.first}" if several else pair.scorer
         rows.append((name, verdict_cell(_TURNED.get(one.verdict, one.verdict)), bar, said))
-    lower = ", ".join(dict.fromkeys(pair.scorer for pair in pairs if not pair.record.higher_is_better))
     return Table(
         ("scorer", "verdict", next(iter(axes.values())).head("difference") if len(axes) == 1 else "", "difference"),
         tuple(rows),
-        f"Verdict and difference: of {'the first of a pair' if several else pairs[0].second}. Higher values are "
-        f"better{f', except for {lower}' if lower else ''}.",
+        f"Verdict and difference: of {'the first of a pair' if several else pairs[0].second}; {_direction(pairs)}.",
         texts=frozenset({1, 2}),
         kind="bars",
         kinds=tuple(_TURNED.get(pair.record.verdict, pair.record.verdict) for pair in pairs),

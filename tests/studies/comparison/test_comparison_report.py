@@ -309,7 +309,7 @@ def test_first_table_has_a_row_for_each_pair_with_its_joint_interval():
     frame, joint = ComparedRuns("r1", (), found, pd.DataFrame(), pd.DataFrame()).to_frame(), found.differences
     assert frame["low (pp)"].tolist() == pytest.approx([100 * one.joint_low for one in joint])
     assert frame["high (pp)"].tolist() == pytest.approx([100 * one.joint_high for one in joint])
-    assert "Grey in the report: up to 2 points" in table.note
+    assert "Grey on the page: up to 2 points" in table.note
     assert 'class="band"' not in first_table(among({"A": FIRST, "B": APART})).rows[0][2].html
 
 

@@ -109,7 +109,7 @@ def test_size_is_answered_by_the_means_and_a_small_difference_is_named() -> None
     mse = replace(gate_answer(0.03), metric=named("mse"))
     assert "Mean mse (smaller is better): 0.730 with" in said(mse, 1)
     table = first_table(mse)
-    assert "baseline minus candidate. Grey in the report: " in table.note
+    assert "baseline minus candidate. Grey on the page: " in table.note
     fine = replace(gate_answer(0.0), plan=replace(PLAN, smallest_effect=0.001))
     assert "73.00 with the baseline" in said(fine, 1)
     half = replace(gate_answer(0.0052, 0.0001), plan=replace(PLAN, smallest_effect=0.005))

@@ -185,14 +185,16 @@ def test_the_better_system_is_the_subject(made: dict[str, str]) -> None:
 
 
 def test_several_scorers_and_systems_are_adjusted_and_a_lower_length_may_be_better(made: dict[str, str]) -> None:
-    result = compare_judged(made["a0"], made["a1"], made["b0"], metric="exact,length:lower", log=False)
+    result = compare_judged(made["a0"], made["a1"], made["b0"], metric="exact,length:lower")
     assert [(pair.scorer, pair.first, pair.second) for pair in result.pairs] == [
         (name, *pair) for name in ("exact", "length") for pair in combinations(("a0", "a1", "b0"), 2)
     ]
     verdicts = {(pair.scorer, pair.first, pair.second): pair.record.verdict for pair in result.pairs}
     assert verdicts["exact", "a0", "b0"] == verdicts["length", "a0", "b0"] == "worse"
     assert all(pair.record.p_adjusted > pair.record.p for pair in result.pairs if pair.record.p < 0.01)
-    assert "except for length" in result.report().to_html()
+    assumed = "Assumed: higher values are better, except for length (else: --metric exact:lower)."
+    assert assumed in " ".join(result.summary().split())
+    assert "of the first of a pair; higher values are better, except for length." in result.report().to_html()
     assert len(result.metrics()) == 5 * 6
 
 

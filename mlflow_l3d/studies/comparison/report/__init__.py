@@ -110,7 +110,7 @@ def first_table(comparison: Comparison) -> Table:
         said = f"{shown}\n({low} to {high})"
         bar = difference_cell(value, start, end, axis, said.replace("\n", " "), margin=margin)
         rows.append((task if by_task else called, verdict_cell(verdict), bar, said))
-    grey = f" Grey in the report: up to {words.effect_text(comparison)}, too small to matter." if margin else ""
+    grey = f" Grey on the page: up to {words.effect_text(comparison)}, too small to matter." if margin else ""
     hidden = f" Not shown: {counted(every - len(rows), 'pair')}." if every > len(rows) else ""
     numbers_head = f"difference ({unit.short}, {percent(comparison.level)})"
     return Table(
