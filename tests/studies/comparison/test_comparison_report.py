@@ -290,6 +290,8 @@ def test_long_names_become_letters():
     assert headline(found) == "A is better than B by 10.0 points."
     legend = f"A: {names[0]}, B: {names[1]}"
     assert legend in document(found).about
+    # MLflow shows two lines, and the list of `view` what is bold.
+    assert document(found).description().startswith(f"**A is better than B by 10.0 points. ({legend})** ")
     assert " ".join(document(found).to_text().split()).startswith(
         f"A is better than B by 10.0 points. {'=' * 34} {legend}"
     )
@@ -319,7 +321,7 @@ def test_first_table_of_many_systems_shows_the_best_against_the_others():
     )
     table = first_table(found)
     assert [row[0] for row in table.rows] == ["E - A", "E - B", "E - C", "E - D"]
-    assert "Not shown: 6 pairs." in table.note
+    assert "Not shown: 6 rows." in table.note
     assert len(document(found).sections[0].parts[0].rows) == 10
 
 
