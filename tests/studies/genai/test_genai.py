@@ -207,6 +207,8 @@ def test_levels_are_compared_as_a_few_lines_do_and_rows_that_change_have_their_n
     unstable = result.scorers[1].unstable
     assert len(unstable)
     assert unstable["number"].tolist() == unstable["row"].map(numbers).tolist()
+    shown = [cells[0] for cells in result.report().sections[-1].parts[0].rows]
+    assert shown == [str(number + 1) for number in unstable["number"]]
 
 
 @pytest.mark.slow
