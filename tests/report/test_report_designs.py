@@ -143,7 +143,7 @@ def test_every_pair_stands_in_the_ranking(every):
     order, pairs = more_tables.ranking_tables(every["crossed"].ranking)
     assert [row[0] for row in order.rows] == list(every["crossed"].ranking.factors)
     assert len(pairs.rows) == 10
-    assert pairs.note.endswith("is adjusted for the number of pairs.")  # also of one pair
+    assert pairs.note.endswith("is adjusted for 10 pairs.")
     for row, pair in zip(pairs.rows, every["crossed"].ranking.differences, strict=True):
         names, interval = f"{pair.first} {MINUS} {pair.second}", f"{pair.low:+.2f} to {pair.high:+.2f}"
         assert row[:3] == (names, f"{pair.difference:+.2f}", interval)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from refusals import refuses
 from seeds_cases import drawn_regression, drawn_study
 
+from mlflow_l3d.report.numbers import MISSING
 from mlflow_l3d.studies.seeds.numbers import seeds_study
 from mlflow_l3d.studies.seeds.numbers.over_tasks import (
     over_tasks,
@@ -20,6 +21,7 @@ from mlflow_l3d.studies.seeds.numbers.over_tasks import (
     study_rows,
     table_7,
 )
+from mlflow_l3d.studies.seeds.report.over_tasks import correlation_table
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +104,9 @@ def test_one_task_has_no_comparison(studies):
     assert found.better_seed is None
     assert found.metrics() == {}
     assert not [note for note in found.notes if "few for a correlation" in note]
+    rows = pd.DataFrame({"training_size": [10, 100, 90], "var": [0.1, math.nan, math.nan], "con": [0.5, 0.6, 0.7]})
+    table = correlation_table(size_correlations(rows.assign(ccon=rows["con"])))
+    assert table.rows[0][:3] == ("VAR, log size", "1", MISSING)  # not left out: others have a correlation
 
 
 def test_collapses_are_told():

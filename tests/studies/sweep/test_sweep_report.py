@@ -224,7 +224,7 @@ def test_first_table_has_twelve_points_and_five_factors_and_the_rest_is_folded()
     sweep = analyse_sweep(drawn_sweep({"shots": [1, 2, 4, 8, 16, 32, 64], "prompt_format": ["A", "B"]}, factors))
     document = sweep_document(sweep, title="t", source=SOURCE)
     assert (len(document.table.rows), len(document.table.head)) == (12, 8)
-    assert document.table.note.endswith("Most luck first. Not shown: 2 points and 2 factors.")
+    assert document.table.note.endswith("12 of 14 points, most luck first. Not shown: 2 factors.")
     stds = sorted(ShownSweep(sweep).rows.drop_duplicates("point")["run_std"], reverse=True)[:12]
     assert [row[2] for row in document.table.rows] == [f"± {100 * std:.1f}" for std in stds]
     (rest,) = document.sections[0].parts
