@@ -117,9 +117,7 @@ def test_tables_of_many_columns_are_cards_on_a_phone(every):
         assert re.search(r'<div class="table (sortable)? many">', section)
     assert 'class="table bars">' in html
     assert ".bars .remedy td:nth-child(2))::before { content: attr(data-label)" in html, "the remaining spread"
-    assert re.search(
-        r"600px.*\.many td:not\(\[data-label=..\]\)::before { content: attr\(data-label\)", html, flags=re.DOTALL
-    )
+    assert '.many td:not([data-label=""])::before { content: attr(data-label)' in html.split("600px", 1)[1]
 
 
 @pytest.mark.parametrize("design", ["crossed", "nested", "radial"])
