@@ -152,8 +152,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         failed = next((verbs()[word].failed for word in words if word in verbs()), None)
         options = _parse(words)
         result = _run(options.pop("verb"), options)
+        from mlflow_l3d.studies.shown import printed
+
         whole = getattr(getattr(result, "source", None), "whole", ())
-        is_printed = _print_result(with_typed_paths(result.summary(), *whole, options))
+        is_printed = _print_result(with_typed_paths(printed(result), *whole, options))
         return int(getattr(result, "exit_status", 0)) or (0 if is_printed else failed or 1)
     except L3DError as error:
         print(f"mlflow-l3d: error: {error}", file=sys.stderr)  # noqa: T201

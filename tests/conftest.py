@@ -28,7 +28,6 @@ DATA_VARIABLES = ("L3D_TEST_DATA", "L3D_TEST_REFERENCE")
 """Folders with data for tests; a test that needs one may be skipped only where the variable is not set."""
 
 ENVIRONMENT = {
-    "COLUMNS": "100",
     "HF_HUB_OFFLINE": "1",
     "LANGUAGE": "C",  # else argparse looks for a translation of each of its words, on the disk
     # Tests run side by side, and threads of one small model that wait for each other would take most of the time.

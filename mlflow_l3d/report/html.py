@@ -63,7 +63,9 @@ TERMS: Final = MappingProxyType(
 MOST_EXAMPLES: Final = 40
 """Examples on a page."""
 _CLASSES: Final = 8
-"""Classes that have a colour of their own."""
+"""Colours of classes; more classes share them."""
+_NAMED: Final = 20
+"""Most classes that a legend names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,7 @@ def environment() -> Environment:
 
 
 def fragile_examples(
-    worst: pd.DataFrame | None,
+    examples: pd.DataFrame | None,
     *,
     classes: Sequence[str] = (),
     texts: Mapping[object, str] | None = None,
@@ -144,10 +146,11 @@ def fragile_examples(
 
     Parameters
     ----------
-    worst
-        From :meth:`mlflow_l3d.analysis.consistency.examples.ExampleVotes.most_fragile`.
+    examples
+        All, as in :class:`mlflow_l3d.analysis.consistency.examples.ExampleVotes`, or those whose votes differ.
     classes
-        Name of each class; class numbers stand for names that are not known.
+        Name of each class; class numbers stand for names that are not known. If all labels are 0, too, answers are
+        texts, see :func:`mlflow_l3d.studies.seeds.numbers.compared.numbered`.
     texts
         Example id -> text, if the user asked for them.
     runs
@@ -157,14 +160,14 @@ def fragile_examples(
     are_rows
         Whether ids are places in the data, from 0; people count rows from 1.
     """
-    if worst is None or worst.empty:
+    if examples is None or (worst := examples[examples["entropy"] > 0].head(MOST_EXAMPLES)).empty:
         return None
     names = list(classes) or [str(number) for number in range(max(map(len, worst["votes"])))]
-    if are_texts := not (classes or worst["label"].any()):  # 0 is right
+    if are_texts := not (classes or examples["label"].any()):
         names = ["right", *map("wrong {}".format, names[1:])]
     rows: list[dict[str, Any]] = []
     linked: set[str] = set()
-    for row in worst.head(MOST_EXAMPLES).to_dict("records"):
+    for row in worst.to_dict("records"):
         votes = [*row["votes"], *[0] * (len(names) - len(row["votes"]))]
         shown = [*zip(votes, names, strict=False), *([(int(row["unparsed"]), "no class")] if row["unparsed"] else [])]
         label = int(row["label"])
@@ -181,10 +184,11 @@ def fragile_examples(
             }
         )
         linked.add(name)
+    parts = [*names, *(["no class"] if worst["unparsed"].any() else [])] if len(names) <= _NAMED else []
     values = {
         "rows": rows,
         "classes": [] if are_texts else sorted({row["label"] for row in rows}),
-        "legend": [*enumerate(names)] if len(names) <= _CLASSES else [],  # colours repeat
+        "legend": [*enumerate(" or ".join(parts[at::_CLASSES]) for at in range(_CLASSES) if parts[at:])],
         "runs": runs,
         "opens": opens,
         "head": "row of the data, from 1" if are_rows else "example",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -116,7 +117,7 @@ class Document:
     files
         Pictures that are files alone.
     legend
-        The names of letters in the headline, for the terminal.
+        Letter -> the name that it stands for: below the headline of a text or comment.
     """
 
     title: str
@@ -128,7 +129,7 @@ class Document:
     table: Table | None = None
     second_table: Table | None = None
     steps: Sequence[Step] = ()
-    legend: str = ""
+    legend: Mapping[str, str] = field(default_factory=dict)
     lines: Sequence[str] = ()
     short_table: Table | None = None
     remarks: Sequence[Part] | None = None
@@ -147,15 +148,20 @@ class Document:
         rest = self.notes if self.remarks is None else self.remarks
         details = [line for text in self.lines for line in wrap(text, split_words=False)]
         parts = [answers, details, self.short_table or self.table, [""], steps, *rest]
-        return document(self.headline or self.title, [self.legend] if self.legend else [], parts)
+        return document(self.headline or self.title, [legend_text(self.legend)] if self.legend else [], parts)
 
     def description(self, *more: str, first: int = 0) -> str:
         """Return headline, answers and more as Markdown, for the description of a run in MLflow's UI.
 
-        MLflow shows its first two lines until a reader asks for more: they are the headline and the answer `first`.
+        MLflow shows its first two lines until a reader asks for more: they are the headline, with the names of its
+        letters, and the answer `first`.
         """
         answers = [answer.markdown(1) for answer in self.answers]
-        return "\n\n".join([f"**{marked(self.headline)}** {answers.pop(first)}", *answers, *more])[:5000]
+        headline = marked(self.headline)
+        letters = {*re.findall(r"\w+", headline)} & {*self.legend}
+        if letters:
+            headline += f" ({legend_text({letter: self.legend[letter] for letter in sorted(letters)})})"
+        return "\n\n".join([f"**{headline}** {answers.pop(first)}", *answers, *more])[:5000]
 
     def to_html(self, *, folded: bool = True) -> str:
         """Return a page that works offline and in a frame, follows the reader's light or dark setting, and prints.
@@ -202,7 +208,7 @@ def comment_markdown(document: Document, rows: Sequence[Mapping[str, str]], foot
     """
     tables = [each.markdown() for each in (Table.of(rows) if rows else None, document.table) if each]
     notes = "\n".join(f"- {marked(note)}" for note in document.notes)
-    texts = [document.legend, *tables, *(answer.markdown(1) for answer in document.answers), notes]
+    texts = [legend_text(document.legend), *tables, *(answer.markdown(1) for answer in document.answers), notes]
     steps = [f"Next: {escaped(marked(step.said))}\n\n    {shorten(step.command)}".rstrip() for step in document.steps]
     headline = escaped(marked(document.headline or document.title))
     return "\n\n".join(filter(None, [f"### {headline}", *map(escaped, texts), *steps, escaped(footer)])) + "\n"
@@ -211,6 +217,11 @@ def comment_markdown(document: Document, rows: Sequence[Mapping[str, str]], foot
 def escaped(markdown: str) -> str:
     """Return Markdown without links, pictures and mentions: names come from whoever opened the pull request."""
     return markdown.translate(_ENTITIES)
+
+
+def legend_text(legend: Mapping[str, str]) -> str:
+    """Return what letters stand for."""
+    return ", ".join(f"{letter}: {shorten(name)}" for letter, name in legend.items())
 
 
 def histogram(scores: FloatArray) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from markupsafe import Markup
 
 from mlflow_l3d.report.numbers import MISSING, plain, shorten
-from mlflow_l3d.report.text import WIDTH, ascii_text, heading, marked, wrap
+from mlflow_l3d.report.text import WIDTH, ascii_text, columns, heading, marked, wrap
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,28 +125,29 @@ class Table:
         return replace(self, head=head, rows=tuple(rows), texts=texts, more=more)
 
     def lines(self, indent: str = "") -> list[str]:
-        """Return the table as lines of at most :data:`~mlflow_l3d.report.table.WIDTH` characters.
+        """Return the table as lines of at most :data:`~mlflow_l3d.report.text.columns` characters.
 
         The columns stand closer where they do not fit; then names are broken; else columns go below, under the same
-        names.
+        names. A narrow terminal cuts no cell that a wide one shows whole: rather, a line is too long for it.
         """
-        room = WIDTH - len(indent)
-        columns = [at for at in range(len(self.head)) if at not in self.more and not self._is_drawn(at)]
-        if len(columns) < len(self.head):
-            return self._only(columns).lines(indent)
+        room = columns.get() - len(indent)
+        places = [at for at in range(len(self.head)) if at not in self.more and not self._is_drawn(at)]
+        if len(places) < len(self.head):
+            return self._only(places).lines(indent)
         heads = [marked(cell).split("\n") for cell in self.head]
         deep = max(map(len, heads))
         head = list(zip(*([""] * (deep - len(each)) + each for each in heads), strict=True))
         names = [_one_line(row[0], 2 * _NAME) for row in (*head, *self.rows)]
         left = min(_NAME, max(map(len, names)))
         grid = [
-            [name, *[_one_line(cell, room - left - 1) for cell in row[1:]]]
+            [name, *[_one_line(cell, WIDTH - len(indent) - left - 1) for cell in row[1:]]]
             for name, row in zip(names, (*head, *self.rows), strict=True)
         ]
         widths = [left, *[max(len(row[at]) for row in grid[deep - 1 :]) for at in range(1, len(heads))]]
         rest = room - sum(widths[1:]) - len(widths) + 1
-        if max(_NAME // 2, *map(len, names[:deep])) <= rest < left:
-            widths[0] = rest
+        least = max(map(len, names[:deep]))
+        alone = room - 1 - max(widths[1:], default=0)
+        widths[0] = min(left, rest if rest >= max(_NAME // 2, least) else max(_NAME // 5, least, alone))
         grid[deep:] = [line for row in grid[deep:] for line in _broken(row, widths[0])]
         lines = [self.title] if self.title else []
         for number, block in enumerate(_blocks(widths, room)):

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 import re
-import shutil
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final
 
 from mlflow_l3d.report.numbers import MISSING, Unit, roughly, shorten
 
-WIDTH: Final = max(60, min(100, shutil.get_terminal_size((100, 24)).columns))
-"""Columns of the terminal that are used: 60 to 100."""
+WIDTH: Final = 100
+"""Columns of the terminal that are used at most, and of every text that is kept: it is the same for all readers."""
+columns: Final = ContextVar("columns", default=WIDTH)
+"""Columns of a line; the command line alone sets fewer, for what it prints on a narrow terminal."""
 
 
 RETRY: Final = "If you remove the cause, the same command trains the rest:"
@@ -167,5 +169,6 @@ def heading(text: str) -> list[str]:
 def wrap(text: str, indent: str = "", *, split_words: bool = True) -> list[str]:
     """Return one paragraph as lines, all but the first with an indent; paths and addresses may stay whole."""
     line = shorten(ascii_text(marked(text)))
-    lines = textwrap.wrap(line, WIDTH, subsequent_indent=indent, break_long_words=split_words, break_on_hyphens=False)
-    return lines or [""]
+    return textwrap.wrap(
+        line, columns.get(), subsequent_indent=indent, break_long_words=split_words, break_on_hyphens=False
+    ) or [""]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from functools import wraps
 from html import escape
 from importlib import import_module
@@ -166,6 +168,16 @@ class OnOneScreen:
     def _repr_html_(self) -> str:
         document = self.report()
         return f"<pre>{escape(repr(self))}</pre>" if document is None else framed(document.to_html(folded=False))
+
+
+def printed(result: Any) -> str:
+    """Return the summary of a result in lines that fit a terminal; a pipe or a file gets those that MLflow keeps."""
+    from mlflow_l3d.report.text import WIDTH, columns
+
+    context = copy_context()
+    if sys.stdout.isatty():
+        context.run(columns.set, max(60, min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)))
+    return str(context.run(result.summary))
 
 
 def framed(page: str) -> str:

@@ -62,7 +62,7 @@ def test_what_others_named_is_text_alone() -> None:
         headline=named,
         answers=[Answer("Better?", "Yes", (f"**Sure:** {named}",))],
         notes=[named],
-        legend=f"A: {named}",
+        legend={"A": named},
         steps=[Step(f"Type {named}:", "mlflow-l3d gate --candidate 'a=\n# not a heading'")],
     )
     shown = comment_markdown(document, [{"name": named, "cost": "4 | 5"}], f"MLflow run {named}")

@@ -248,10 +248,8 @@ def test_steps_name_what_changes_the_answer_most_first(judged):
     advice = {"undecided": Advice("larger_table", "x", 60, 20), "undecided_2": Advice("more_rows", "x", 90)}
     more = replace(judged("undecided", "undecided_2"), advice=advice, cells_failed=3)
     commands = [step.command for step in steps(Shown(more), SOURCE)]
-    assert commands == [
-        "mlflow-l3d investigate reviews.csv --factor a",
-        "mlflow-l3d investigate reviews.csv --factor a --mitigation-runs 90 --investigation-runs 20",
-    ]
+    again = "mlflow-l3d investigate reviews.csv --factor a"
+    assert commands == [again, f"{again} --mitigation-runs 90 --investigation-runs 20"]
     assert steps(Shown(judged("undecided")), Source()) == []
 
 

@@ -14,4 +14,8 @@ def test_rows_are_counted_from_1(are_rows: bool, head: str, shown: int) -> None:
     assert f">{shown}</th>" in page
     assert "<title>right: 2</title>" in page
     assert "true class" not in page  # texts have none: of each example 0 is right
-    assert "colours repeat" in fragile_examples(pd.DataFrame([worst | {"votes": [1] * 9}])).__html__()
+    every = pd.DataFrame([worst | {"votes": [1] * 8, "unparsed": 1}, worst | {"label": 1, "entropy": 0.0}])
+    page = fragile_examples(every).__html__()
+    assert '<i class="c0"></i>0 or no class</span><span><i class="c1"></i>1</span>' in page
+    assert "true class" in page  # labels of examples on which all agree count
+    assert "colours repeat" in fragile_examples(every, classes=[*map(str, range(21))]).__html__()

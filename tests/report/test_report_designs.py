@@ -117,9 +117,7 @@ def test_tables_of_many_columns_are_cards_on_a_phone(every):
         assert re.search(r'<div class="table (sortable)? many">', section)
     assert 'class="table bars">' in html
     assert ".bars .remedy td:nth-child(2))::before { content: attr(data-label)" in html, "the remaining spread"
-    assert re.search(
-        r"600px.*\.many td:not\(\[data-label=..\]\)::before { content: attr\(data-label\)", html, flags=re.DOTALL
-    )
+    assert '.many td:not([data-label=""])::before { content: attr(data-label)' in html.split("600px", 1)[1]
 
 
 @pytest.mark.parametrize("design", ["crossed", "nested", "radial"])
@@ -143,7 +141,7 @@ def test_every_pair_stands_in_the_ranking(every):
     order, pairs = more_tables.ranking_tables(every["crossed"].ranking)
     assert [row[0] for row in order.rows] == list(every["crossed"].ranking.factors)
     assert len(pairs.rows) == 10
-    assert pairs.note.endswith("is adjusted for the number of pairs.")  # also of one pair
+    assert pairs.note.endswith("is adjusted for 10 pairs.")
     for row, pair in zip(pairs.rows, every["crossed"].ranking.differences, strict=True):
         names, interval = f"{pair.first} {MINUS} {pair.second}", f"{pair.low:+.2f} to {pair.high:+.2f}"
         assert row[:3] == (names, f"{pair.difference:+.2f}", interval)

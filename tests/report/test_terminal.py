@@ -1,6 +1,6 @@
 import math
-import runpy
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hand_made_analyses import nothing
@@ -8,17 +8,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.analysis.importance.results import Check
-from mlflow_l3d.report import text as terminal
 from mlflow_l3d.report.numbers import points, shorten, signed
+from mlflow_l3d.report.table import Table, document
 from mlflow_l3d.report.text import WIDTH, heading
 from mlflow_l3d.studies.investigation.report import investigation_document
 from mlflow_l3d.studies.investigation.report.verdicts import Shown, by_code
+from mlflow_l3d.studies.shown import printed
 
 
 @pytest.mark.parametrize(("columns", "width"), [("80", 80), ("250", 100), ("20", 60)])
-def test_a_narrow_terminal_has_shorter_lines(monkeypatch, columns, width):
+def test_a_narrow_terminal_alone_has_shorter_lines_and_cuts_no_cell(monkeypatch, columns, width):
+    table = Table(("name", "mean"), (("a_" * 40, cell := "66.56 (60.1 to 70.2)"),), "x" * 400)
+    result = SimpleNamespace(summary=lambda: document("t", [], [table]))
     monkeypatch.setenv("COLUMNS", columns)
-    assert runpy.run_path(terminal.__file__)["WIDTH"] == width
+    assert printed(result) == result.summary()  # a pipe
+    monkeypatch.setattr("sys.stdout", SimpleNamespace(isatty=lambda: True))
+    assert [max(map(len, text.splitlines())) for text in (printed(result), result.summary())] == [width, WIDTH]
+    assert cell in printed(result)
 
 
 def text_of(analysis, title="t", **more):

@@ -33,7 +33,6 @@ from mlflow_l3d.tracking.connection import Client, Run
 from mlflow_l3d.tracking.earlier import own_parameter, searched_splits
 from mlflow_l3d.tracking.earlier.reader import fetch_document, is_running, known_document, read_predictions
 from mlflow_l3d.tracking.pages import links_in
-from mlflow_l3d.version import __version__
 
 _SIZES = ("mitigation_runs", "investigation_runs", "golden_runs")
 _NOT_METRICS = {*names.COORDINATES, "run_id", "cell_key", "status", "artifact_uri", "experiment_id", "predictions"}
@@ -255,7 +254,6 @@ def recorded_about(
         given=chosen,
         classes=tuple(document.get("task", {}).get("classes", ())),
         lists=lists_in(document.get("hyperparameters", {})),
-        version=__version__,
         root_seed=ours.get("root_seed", ""),
         is_typed=is_typed(ours),
         whole=(kept_whole(run.data.tags.get(names.CONTEXT_KEY)),),

@@ -92,6 +92,13 @@ class ScorerNumbers(OfScorer):
         last = {**counts, "unstable_rows": math.nan if self.is_rated_once else len(self.unstable)}
         return {**mean, "mean_std": one.mean_std, "mlflow_mean": self.recorded_mean, **last}
 
+    @property
+    def changing(self) -> pd.DataFrame:
+        """The rows whose verdict changes with numbers as people count them, from 1; `unstable` counts from 0."""
+        if "number" not in self.unstable:
+            return self.unstable
+        return self.unstable.assign(number=[number + 1 for number in self.unstable["number"]])
+
     def metrics(self) -> dict[str, float]:
         """Return the metrics of the run of the result: few, as each is a chart in MLflow; tables hold all numbers."""
         stds = self.components.frame.set_index("source")["std"].add_prefix("std/")

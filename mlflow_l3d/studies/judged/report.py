@@ -18,11 +18,11 @@ from mlflow_l3d.report.text import Answer, Step, effect_step
 from mlflow_l3d.studies.judged.numbers import Pair, ScorerNumbers
 
 _NOTES = {
-    "Which luck moves the mean?": "In the unit of the scorer, not in %. low and high: 95 % interval of the variance.",
+    "Which luck moves the mean?": "std in the unit of the scorer, not in %; low and high: 95 % limits of the variance.",
     "What would one more gain?": "Standard error of the mean in the unit of the scorer, now and with one more of each.",
     "Do the judges agree?": "equal: share of equal verdicts; kappa: Cohen's for two judges, else Krippendorff's alpha.",
     "How often do k answers pass?": "all: pass^k, any: pass@k; unbiased, 95 % intervals clustered by row.",
-    "Which rows change?": "row: its tag l3d.row, or a hash of its inputs; number: in the data, from 0. All: rows.json.",
+    "Which rows change?": "row: tag l3d.row or hash of inputs; number: in the data, from 1. All, from 0: rows.json.",
 }
 _NUMBERS = (
     "Verdicts as shares. low and high: alone; joint: for all comparisons together (Holm). row std: of the true "
@@ -49,7 +49,7 @@ def evaluation_document(
         Section(f"{question} ({each.scorer})", [frame_table(frame, _NOTES[question])])
         for each in scorers
         for question, frame in zip(
-            _NOTES, (each.components.frame, each.gains, each.agreement, each.passes, each.unstable), strict=True
+            _NOTES, (each.components.frame, each.gains, each.agreement, each.passes, each.changing), strict=True
         )
     ]
     steps = [
@@ -106,7 +106,7 @@ def _main_luck(one: ScorerNumbers) -> str:
 
 def _verdict_changes(one: ScorerNumbers) -> str:
     said = f"**{len(one.unstable)} of {counted(one.components.rows, 'row')}** get different verdicts."
-    if most := [str(number) for number in one.unstable.get("number", ())][:3]:
+    if most := [str(number) for number in one.changing.get("number", ())][:3]:
         said += f" Those of row{'s' if len(most) > 1 else ''} {listed(most)} change most."
     if one.is_rated_once:
         said = "Not known: each answer has one judgement, and none is repeated. Repeat the evaluation to see it."

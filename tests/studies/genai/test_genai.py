@@ -146,9 +146,8 @@ def test_runs_and_traces_say_what_they_are(at_study: tuple[Any, Counter[str]]) -
     assert parent.data.metrics["judge/mean"] == pytest.approx(result.scorers[1].components.mean)
     assert "judge/std/answer" in parent.data.metrics
     assert any(" x " in source for source in result.scorers[1].components.frame["source"])
-    assert not [
-        name for name in parent.data.metrics if " x " in name
-    ]  # each metric is a chart; components.json has all
+    # Each metric is a chart; components.json has all.
+    assert not [name for name in parent.data.metrics if " x " in name]
     artifacts = {each.path for each in client.list_artifacts(result.run_id)}
     assert {names.REPORT, names.RESULT, names.JUDGEMENTS} <= artifacts
     runs = cells()["FINISHED"]
@@ -207,6 +206,8 @@ def test_levels_are_compared_as_a_few_lines_do_and_rows_that_change_have_their_n
     unstable = result.scorers[1].unstable
     assert len(unstable)
     assert unstable["number"].tolist() == unstable["row"].map(numbers).tolist()
+    shown = [cells[0] for cells in result.report().sections[-1].parts[0].rows]
+    assert shown == [str(number + 1) for number in unstable["number"]]
 
 
 @pytest.mark.slow

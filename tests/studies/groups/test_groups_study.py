@@ -77,9 +77,8 @@ def test_each_group_and_what_they_have_in_common() -> None:
     for name, scores in SCORES.items():
         limits = stats.t.interval(0.95, 5, np.mean(scores), stats.sem(scores))
         assert tuple(numbers.loc[f"model={name}", ["mean_ci_low", "mean_ci_high"]]) == pytest.approx(limits)
-        assert numbers.loc[f"model={name}", "luck"] == pytest.approx(
-            stats.t.ppf(0.975, 5) * math.sqrt(2) * np.std(scores, ddof=1)
-        )
+        luck = stats.t.ppf(0.975, 5) * math.sqrt(2) * np.std(scores, ddof=1)
+        assert numbers.loc[f"model={name}", "luck"] == pytest.approx(luck)
     assert study.std == pytest.approx(math.sqrt(frame.var().mean()))
     assert study.luck == pytest.approx(stats.t.ppf(0.975, 15) * math.sqrt(2) * study.std)  # pooled degrees of freedom
 
@@ -274,9 +273,8 @@ def test_groups_that_do_not_differ(sizes: tuple[int, ...], shared: bool, studies
     for _ in range(studies):
         of_seed = shared * rng.standard_normal(30)
         luck = [(rng.gamma(6, 1, size) - 6) / math.sqrt(6) + of_seed[:size] for size in sizes]
-        study = groups_study(
-            pd.Series(range(len(runs))), 0.8 - 0.01 * np.concatenate(luck), grouping, named("accuracy")
-        )
+        scores = 0.8 - 0.01 * np.concatenate(luck)
+        study = groups_study(pd.Series(range(len(runs))), scores, grouping, named("accuracy"))
         claims.append(study.pairs["p_holm"].min() <= 0.05)
         covered += (study.groups["mean_ci_low"].le(0.8) & study.groups["mean_ci_high"].ge(0.8)).tolist()
     error = math.sqrt(0.05 * 0.95 / studies)

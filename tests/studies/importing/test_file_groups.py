@@ -321,9 +321,8 @@ def test_repeats_are_luck_and_have_no_numbers_in_common(place: Place, tmp_path: 
     assert runs.size().to_dict() == {"model=gpt": 6, "model=llama": 3}, "trial 1 of two files: two runs"
     assert (study.averaged, study.seeds, study.pairs["shared"].tolist()) == ((), (), [0])
     assert study.std == pytest.approx(np.sqrt((runs.var() * (runs.size() - 1)).sum() / 7))
-    assert stats.ttest_ind(*(part for _, part in runs), equal_var=False).pvalue == pytest.approx(
-        study.pairs["p"].iloc[0], abs=0.02
-    )
+    welch = stats.ttest_ind(*(part for _, part in runs), equal_var=False)
+    assert welch.pvalue == pytest.approx(study.pairs["p"].iloc[0], abs=0.02)
     alone = evaluate(tmp_path / "logs" / "2.json").study
     assert (alone.seeds, alone.passes["k"].tolist()) == ((1, 2, 3), [1, 2, 3])
 
@@ -374,9 +373,8 @@ def test_the_next_step_names_the_tool_only_if_it_was_named(place: Place) -> None
 
 @pytest.mark.slow
 def test_one_run_of_each_setting_has_no_luck_and_groups_are_no_seeds_study(place: Place) -> None:
-    rows_of([(model, 1, score) for model, score in (("A", 0.7), ("B", 0.8), ("C", 0.9))]).to_csv(
-        "scores.csv", index=False
-    )
+    runs = [("A", 1, 0.7), ("B", 1, 0.8), ("C", 1, 0.9)]
+    rows_of(runs).to_csv("scores.csv", index=False)
     assert "how much of their differences is luck is not known" in evaluate("scores.csv").summary().splitlines()[0]
     rows_of(NEAR).to_csv("near.csv", index=False)
     parents = [evaluate(name).run_id for name in ("scores.csv", "near.csv")]

@@ -83,9 +83,8 @@ def test_errors_are_turned_so_that_higher_is_better():
 
 
 def test_each_model_is_compared_by_itself(studies):
-    other = [
-        drawn_study(np.random.default_rng(at), task=name, model="decoder") for at, name in enumerate(("rte", "cb"))
-    ]
+    names = ("rte", "cb")
+    other = [drawn_study(np.random.default_rng(at), task=name, model="decoder") for at, name in enumerate(names)]
     found = over_tasks([*studies, *other])
     assert [one.model for one in found] == ["encoder", "decoder"]
     encoder = found[0]
@@ -142,9 +141,8 @@ def test_correlations_equal_scipy(pairs):
     assert found["spearman"] == pytest.approx(scipy.stats.spearmanr(sizes, values).statistic, abs=1e-9)
     if abs(expected.statistic) < 0.999:
         interval = expected.confidence_interval()
-        assert (found["pearson_ci_low"], found["pearson_ci_high"]) == pytest.approx(
-            (interval.low, interval.high), abs=1e-6
-        )
+        ends = found["pearson_ci_low"], found["pearson_ci_high"]
+        assert ends == pytest.approx((interval.low, interval.high), abs=1e-6)
     whole = size_correlation(sizes, values, scale="size")
     assert whole["pearson"] == pytest.approx(scipy.stats.pearsonr(sizes, values).statistic, abs=1e-9)
     assert whole["spearman"] == pytest.approx(found["spearman"])

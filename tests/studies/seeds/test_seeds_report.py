@@ -67,6 +67,9 @@ def scored(*scores, metric="accuracy", **more):
     return seeds_study(frame, metric=metric, **more)
 
 
+ERRORS = scored(1.5, 1.6, 1.4, metric="mse", kind="regression")
+
+
 def said(one, at):
     """Return one of the answers without its marks."""
     return marked(study_answers(one)[at].lead)
@@ -74,19 +77,16 @@ def said(one, at):
 
 def test_headline_is_the_distance_of_two_seeds_by_luck(studies):
     limit = single_run_limit(studies[3].scores["accuracy"].to_numpy())
-    assert (
-        marked(headline(studies[3])) == f"Between two seeds, a difference below {100 * limit:.1f} points may be luck."
-    )
+    words = f"Between two seeds, a difference below {100 * limit:.1f} points may be luck."
+    assert marked(headline(studies[3])) == words
 
 
 def test_a_paper_gets_mean_spread_and_agreement(studies):
     study = studies[3]
     own = study.scores["accuracy"]
     (_, sentence), (_, table), (_, literature) = citation(study, SOURCE)
-    page = Page(seeds_document(study, title="t", source=SOURCE).to_html())
-    assert all(
-        " ".join(each.split()) in " ".join("".join(page.words).split()) for each in (sentence, table, literature)
-    )
+    page = " ".join("".join(Page(seeds_document(study, title="t", source=SOURCE).to_html()).words).split())
+    assert all(" ".join(each.split()) in page for each in (sentence, table, literature))
     assert f"Over {len(own)} seeds, accuracy (%) on {study.task} was {100 * own.mean():.1f} ± " in sentence
     assert f"± {100 * own.std():.1f} (mean ± standard deviation; 95 % intervals " in sentence
     assert f"{points(study.pairs['consistency'].mean, 1)} % of the predictions" in sentence
@@ -102,10 +102,7 @@ def test_a_paper_gets_mean_spread_and_agreement(studies):
         (scored(0.8, math.nan), "Too few seeds have a score to say how much of it is luck."),
         (scored(0.80004, 0.80006), "Between two seeds, a difference below 0.025 points may be luck."),
         (scored(0.5, 0.5, 0.6, classes=2), "2 of 3 seeds collapsed: the scores do not say how much is luck."),
-        (
-            scored(1.5, 1.6, 1.4, metric="mse", kind="regression"),
-            "Between two seeds, a difference below 0.608 may be luck.",
-        ),
+        (ERRORS, "Between two seeds, a difference below 0.608 may be luck."),
     ],
 )
 def test_headline_of_other_cases(one, words):
@@ -114,9 +111,8 @@ def test_headline_of_other_cases(one, words):
 
 def test_headline_of_collapsed_seeds_is_about_the_others(studies):
     limit = single_run_limit(studies[2].scores["accuracy"].drop([92, 102, 132]).to_numpy())
-    assert marked(headline(studies[2])) == (
-        f"3 of 10 seeds collapsed; between two others, a difference below {100 * limit:.1f} points may be luck."
-    )
+    words = f"3 of 10 seeds collapsed; between two others, a difference below {100 * limit:.1f} points may be luck."
+    assert marked(headline(studies[2])) == words
 
 
 def test_answers_hold_range_best_and_worst_seed_and_agreement(studies):
@@ -140,9 +136,8 @@ def test_answers_hold_range_best_and_worst_seed_and_agreement(studies):
 def test_answers_of_other_cases():
     assert said(scored(0.8, 0.8), 1) == "No: all have the same score."
     assert said(scored(0.7, 0.8, 0.8), 1).startswith("Best of 3: seeds 52, 62 (80.0); worst: seed 42 (70.0).")
-    errors = scored(1.5, 1.6, 1.4, metric="mse", kind="regression")
-    assert said(errors, 0).startswith("3 seeds scored 1.400 to 1.600 (mse), on average 1.500")
-    assert said(errors, 1).startswith("Best of 3: seed 62 (1.400); worst: seed 52 (1.600).")
+    assert said(ERRORS, 0).startswith("3 seeds scored 1.400 to 1.600 (mse), on average 1.500")
+    assert said(ERRORS, 1).startswith("Best of 3: seed 62 (1.400); worst: seed 52 (1.600).")
     few, more = (said(scored(*scores), 0) for scores in ((0.7, 0.8, 0.9), (0.7, 0.8, 0.9, 0.8)))
     assert few.endswith(" So few runs barely show how much scores vary.")
     assert more.endswith("typically ± 8.2.")
@@ -234,9 +229,8 @@ def test_a_task_of_texts_is_not_said_to_have_classes():
     scores = pd.DataFrame({"seed": [1, 2], "accuracy": 0.0})
     one = seeds_study(scores, pd.concat(silent), kind="multiple_choice", metric="accuracy")
     (note,) = [each for each in short_notes(one, 0) if "Half of the predictions" in each]
-    assert note.startswith(
-        "Half of the predictions or more are missing, or are not an answer that the task allows: 1, 2."
-    )
+    words = "Half of the predictions or more are missing, or are not an answer that the task allows: 1, 2."
+    assert note.startswith(words)
     assert "class" not in note
 
 
@@ -270,9 +264,8 @@ def test_headline_over_tasks_is_the_test(found, studies):
     two = over_tasks([*studies, *[study(task, model="Llama3.2-3B") for task in ("mrpc", "cola")]])
     assert over_headline(two) == "No seed is found to be better than others for any of 2 models."
     one = over_tasks([study("mrpc")])
-    assert (
-        over_headline(one) == f"The seed moves the score on mrpc: typically ± {100 * study('mrpc').own.std:.1f} points."
-    )
+    std = 100 * study("mrpc").own.std
+    assert over_headline(one) == f"The seed moves the score on mrpc: typically ± {std:.1f} points."
     assert over_headline(over_tasks([scored(0.8, math.nan)])) == "Too few seeds have a score to compare tasks."
 
 
@@ -358,7 +351,9 @@ def test_numbers_in_the_unit_of_a_metric_are_neither_per_cent_nor_compared_with_
     assert "stsb" not in where
     (table,) = published_tables(one[0].rows)
     assert table.rows[1][4] == f"{errors.own.mean:.3f}\n(±{errors.own.var:.3f})"
-    (picture,) = over_tasks_document(one, title="t").pictures
+    document = over_tasks_document(one, title="t")
+    (picture,) = document.pictures
+    assert "VAR, log size 1 n/a" in Page(document.to_html()).text  # not left out: CON has a correlation
     texts = [each.text for each in drawn(picture.html, "text")]
     shown = [float(text) for text in texts if re.fullmatch(r"[+-][0-9.]+", text)][1::2]
     np.testing.assert_allclose(shown, errors.own.mean - errors.scores["mse"], atol=0.00501)
@@ -405,10 +400,8 @@ def test_heat_map_shows_distances_from_the_tasks_mean(found):
     z = np.array([float(each.text.split()[-1]) for each in drawn(svg, "title")]).reshape(10, 7)
     np.testing.assert_allclose(z, (values - values.mean(axis=0)) / values.std(axis=0), atol=0.00501)
     cells = drawn(svg, "rect")
-    assert {(cell.get("fill"), sign) for cell, sign in zip(cells, np.sign(z.ravel()), strict=True) if sign} == {
-        ("#0072b2", 1.0),
-        ("#d55e00", -1.0),
-    }
+    signs = {(cell.get("fill"), sign) for cell, sign in zip(cells, np.sign(z.ravel()), strict=True) if sign}
+    assert signs == {("#0072b2", 1.0), ("#d55e00", -1.0)}
     depth = [float(cell.get("fill-opacity")) for cell in cells]
     np.testing.assert_allclose(depth, 0.75 * np.minimum(np.abs(z.ravel()) / 2.5, 1), atol=0.003)
     assert [each.text for each in drawn(svg, "text") if each.get("class") == "strong" and each.text == "42"] == ["42"]

@@ -15,7 +15,7 @@ from mlflow_l3d.analysis.comparison import SelfCheck
 from mlflow_l3d.analysis.comparison.results import Comparison, Difference
 from mlflow_l3d.report.draw import Axis, difference_cell
 from mlflow_l3d.report.numbers import counted, metric_text, percent, points, unit_of
-from mlflow_l3d.report.page import Document, Drawing, Section
+from mlflow_l3d.report.page import Document, Drawing, Section, legend_text
 from mlflow_l3d.report.plots import marks_text, strip
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Drawn, Table, verdict_cell
@@ -56,10 +56,8 @@ def comparison_document(
     """
     source = source or Source()
     notes = [*filter(None, [words.differing_sentence(comparison, parents)]), *_false_claims(checks), *comparison.notes]
-    letters = ", ".join(
-        f"{short}: {name}" for name, short in words.short_names(comparison).items() if len(short) < len(name)
-    )
-    systems = letters or counted(len(comparison.systems), "system")
+    letters = {short: name for name, short in words.short_names(comparison).items() if len(short) < len(name)}
+    systems = legend_text(letters) or counted(len(comparison.systems), "system")
     return Document(
         title=comparison.title,
         headline=words.headline(comparison),
@@ -111,7 +109,7 @@ def first_table(comparison: Comparison) -> Table:
         bar = difference_cell(value, start, end, axis, said.replace("\n", " "), margin=margin)
         rows.append((task if by_task else called, verdict_cell(verdict), bar, said))
     grey = f" Grey on the page: up to {words.effect_text(comparison)}, too small to matter." if margin else ""
-    hidden = f" Not shown: {counted(every - len(rows), 'pair')}." if every > len(rows) else ""
+    hidden = f" Not shown: {counted(every - len(rows), 'row')}." if every > len(rows) else ""
     numbers_head = f"difference ({unit.short}, {percent(comparison.level)})"
     return Table(
         (called if by_task else "pair", "verdict", axis.head(unit.name), numbers_head),

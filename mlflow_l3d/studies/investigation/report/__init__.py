@@ -13,7 +13,7 @@ import pandas as pd
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.metrics.known import assumed_direction
 from mlflow_l3d.report.draw import share_bar, svg, text
-from mlflow_l3d.report.html import MOST_EXAMPLES, Snippet, fragile_examples, shares_bar
+from mlflow_l3d.report.html import Snippet, fragile_examples, shares_bar
 from mlflow_l3d.report.numbers import (
     MISSING,
     between,
@@ -64,12 +64,12 @@ def investigation_document(
         Returns factor -> how its importance settled; a factor without a path has no such picture.
     """
     shown, source, runs = Shown(analysis), source or Source(), runs or Runs()
-    worst = None if analysis.examples is None else analysis.examples.most_fragile(MOST_EXAMPLES)
+    every = None if analysis.examples is None else analysis.examples.frame
     data = script_data(shown, runs, address=source.address, classes=source.classes)
     opens = any(factor["predicted"] for factor in data["factors"].values())
     voters = "pooled runs" if shown.golden_word == "pooled" else shown.golden_runs
     examples = fragile_examples(
-        worst, classes=source.classes, texts=source.texts, runs=voters, opens=opens, are_rows=source.are_numbered
+        every, classes=source.classes, texts=source.texts, runs=voters, opens=opens, are_rows=source.are_numbered
     )
     bar = shares_bar(analysis.examples, ("right in every run", "right in some", "right in none"))
     reading = {"shown": shown, "level": percent(shown.level)}

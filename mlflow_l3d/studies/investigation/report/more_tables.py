@@ -13,7 +13,17 @@ import pandas as pd
 from mlflow_l3d.analysis.consistency.results import PredictionImportance
 from mlflow_l3d.analysis.importance.multiplicity import Ranking
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.report.numbers import MISSING, between, percent, plain, points, probability, signed, with_limits
+from mlflow_l3d.report.numbers import (
+    MISSING,
+    between,
+    counted,
+    percent,
+    plain,
+    points,
+    probability,
+    signed,
+    with_limits,
+)
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 
@@ -131,7 +141,7 @@ def ranking_tables(ranking: Ranking | None, helps: str = "") -> tuple[Table, ...
     ]
     about = (
         "Differences of corrected importances, paired by row. The interval holds for the pair by itself; the p-value "
-        "is adjusted for the number of pairs."
+        f"is adjusted for {counted(len(pairs), 'pair')}."
     )
     return replace(order, note=note), *([Table.of(pairs, about)] if pairs else [])
 

@@ -15,7 +15,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from mlflow_l3d.report.draw import WIDTH, sheet, short, text
-from mlflow_l3d.report.html import MOST_EXAMPLES, Snippet, fragile_examples, prose, shares_bar
+from mlflow_l3d.report.html import Snippet, fragile_examples, prose, shares_bar
 from mlflow_l3d.report.numbers import (
     POINTS,
     UNITS,
@@ -170,8 +170,8 @@ def seeds_document(
     """
     source, unit = source or Source(), study.unit
     short = [*words.short_notes(study, failed)]
-    worst = None if study.examples is None else study.examples.most_fragile(MOST_EXAMPLES)
-    fragile = fragile_examples(worst, classes=source.classes, runs=f"{unit}s", are_rows=source.are_numbered)
+    every = None if study.examples is None else study.examples.frame
+    fragile = fragile_examples(every, classes=source.classes, runs=f"{unit}s", are_rows=source.are_numbered)
     first_notes = [shorten(note, 200) for note in notes[:3]]
     if len(notes) > 3:
         first_notes.append(f"{counted(len(notes) - 3, 'more note')} in the report.")

@@ -255,11 +255,11 @@ def rank_table(better: BetterSeed) -> Table:
 def correlation_table(correlations: pd.DataFrame) -> Table | None:
     """Return the correlations of training size with VAR, CON and CCON; None if too few tasks have a size."""
     rows = []
-    for row in correlations.dropna(subset=["pearson"]).to_dict("records"):
+    for row in correlations.to_dict("records"):
         scale = "log size" if row["scale"] == "log" else "size"
         cells = [f"{row['measure'].upper()}, {scale}", str(row["tasks"])]
         for name in ("pearson", "spearman"):
             cells += [signed(row[name]), interval_of(row, name)]
         rows.append(tuple(cells))
     head = ("training size with", "tasks", "Pearson", "95 %", "Spearman", "95 %")
-    return Table(head, tuple(rows), "Intervals by Fisher's z.") if rows else None
+    return Table(head, tuple(rows), "Intervals by Fisher's z.") if correlations["pearson"].notna().any() else None

@@ -67,7 +67,7 @@ def sweep_document(
         Run id -> address of the run; run ids without one are shown alone.
     """
     shown, source, links = ShownSweep(sweep), source or Source(), links or {}
-    rule = "Share of variance: above 50 % dominates; (undecided)."
+    rule = "Share of variance: dominates above 50 %; undecided in parentheses."
     table = first_table(shown, links)
     every = first_table(shown, links, (len(sweep.points), len(sweep.factors)))
     task = ", ".join(dict.fromkeys(point.task for point in sweep.points))
@@ -128,10 +128,10 @@ def first_table(
         )
         for name, places, row in kept
     )
-    hidden = {"point": len(lines) - len(kept), "factor": len(shown.factors) - len(factors)}
-    parts = [counted(number, name) for name, number in hidden.items() if number]
-    order = " Most luck first." if kept is not lines else ""
-    note = rule.format(percent(shown.sweep.level)) + order + (f" Not shown: {' and '.join(parts)}." if parts else "")
+    order = f" {len(kept)} of {counted(len(lines), 'point')}, most luck first." if kept is not lines else ""
+    hidden = len(shown.factors) - len(factors)
+    absent = f" Not shown: {counted(hidden, 'factor')}." if hidden else ""
+    note = rule.format(percent(shown.sweep.level)) + order + absent
     head = (
         shown.names_head,
         f"mean{' (%)' if shown.behind else ''}",
