@@ -1,11 +1,14 @@
 """Commands in the folder of a user: which runs may be there at once, and which files are in the key of a cell."""
 
+from threading import Event, Semaphore, Thread
+
 import pytest
 
 import mlflow_l3d
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.command import files
 from mlflow_l3d.approaches.command.approach import Command
+from mlflow_l3d.approaches.progress import heard_by
 from mlflow_l3d.errors import ParameterError
 
 OWN = "import os; open(os.environ['L3D_OUTPUT'] + '/model', 'w')"
@@ -41,6 +44,20 @@ def test_runs_are_side_by_side_if_the_command_names_a_folder_of_its_own_and_writ
     assert approach.first.alone == why
     expected = f"Runs follow one another, since {why}. Write to {{output}} or $L3D_OUTPUT instead."
     assert (expected in caplog.text) == bool(why)
+
+
+def test_a_run_that_waits_for_another_in_the_folder_does_not_seem_to_hang(tmp_path):
+    signs, is_alone = Semaphore(0), Event()
+
+    def run():
+        with heard_by(lambda _: signs.release()), files.alone_in(tmp_path):
+            is_alone.set()
+
+    with files.alone_in(tmp_path):
+        Thread(target=run).start()
+        assert all(signs.acquire(timeout=30) for _ in range(2))
+        assert not is_alone.is_set()
+    assert is_alone.wait(30)
 
 
 def key_of(command, here, **given):
