@@ -179,17 +179,23 @@ def _taking(kind: str, approach: Approach, hyperparameters: Mapping[str, Value])
 
 def check_approach(approach: object) -> None:
     """Check that an approach, from an entry point or from Python, is one."""
-    if isinstance(approach, type):
-        raise ParameterError("approach", approach.__name__, "must be an object, not its class", "Call the class first.")
+    _refuse_class("approach", approach)
     if wrong := defect(approach):
         fix = "Wrap a function in mlflow_l3d.FunctionApproach." if callable(approach) else ""
         raise ParameterError("approach", type(approach).__name__, f"is not an approach: {wrong}", fix)
+
+
+def _refuse_class(parameter: str, value: object) -> None:
+    if isinstance(value, type):
+        fix = f"Give an instance: {value.__name__}(...)."
+        raise ParameterError(parameter, value.__name__, "must be an object, not its class", fix)
 
 
 def check_task(task: object, asked: Arguments) -> None:
     """Raise if an object is not a task, or a choice of columns has no effect on it."""
     if is_data(task):
         return
+    _refuse_class("task", task)
     if not isinstance(task, Task):
         allowed = "must be a name, a data frame or set, or a task of mlflow_l3d.make_task"
         raise ParameterError("task", type(task).__name__, allowed)

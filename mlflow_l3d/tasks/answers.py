@@ -36,7 +36,8 @@ def plain_number(text: str) -> str | None:
 
 
 def _is_whole(text: str) -> bool:
-    return "." not in (plain_number(text) or ".")
+    number = plain_number(text)
+    return number is not None and "." not in number
 
 
 def text_of(value: object) -> str | None:

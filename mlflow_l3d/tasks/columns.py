@@ -100,11 +100,13 @@ def task_from_table(name: str, table: Table, reading: kinds.Reading) -> Task:
     has_features = not choice_columns and text_columns not in AUTO_TEXT and all(map(_are_numbers, columns))
     if form_of(kind).has_tags:
         columns = [kinds.joined_tokens(values, name) for values, name in zip(columns, text_columns, strict=True)]
-    features = np.array(columns, dtype=np.float64).T if has_features else None
-    texts = [] if has_features else [check_texts(*each) for each in zip(columns, text_columns, strict=True)]
     if has_features:
+        texts, features = [], np.array(columns, dtype=np.float64).T
         note = f"{len(columns)} columns of numbers are its features, which approaches that read texts see as texts"
         kind_notes = (*kind_notes, note)
+    else:
+        texts = [check_texts(*each) for each in zip(columns, text_columns, strict=True)]
+        features = None
     choices = [check_texts(table.column(column), column, "choice_columns") for column in choice_columns]
     ids, notes = find_ids(table, name)
     are_numbered = ids is None

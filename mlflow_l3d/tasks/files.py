@@ -54,7 +54,7 @@ def load_file(path: Path, reading: Reading = USUAL) -> Task:
     except UnicodeDecodeError as error:
         line = 1 + error.object[: error.start].count(b"\n")
         allowed = f"the file is not UTF-8 (byte 0x{error.object[error.start]:02x} in line {line} or later)"
-        fix = "Save it as UTF-8, e.g. iconv -f WINDOWS-1252 -t UTF-8 if it comes from Excel."
+        fix = "Save it as UTF-8: in Excel as 'CSV UTF-8', or by iconv -f ENCODING -t UTF-8, with its encoding."
         raise ParameterError("task", path.name, allowed, fix) from None
     except OSError as error:
         raise ParameterError("task", path.name, f"the file cannot be read ({error.strerror or 'damaged'})") from error
@@ -106,9 +106,10 @@ def _read_parquet(path: Path) -> Table:
 
     def column(name: str) -> list[Any]:
         try:
-            return list(file.read(columns=[name]).column(0).to_pylist())
+            values: list[Any] = file.read(columns=[name]).column(0).to_pylist()
         except (pa.ArrowInvalid, OSError):
             raise ParameterError("task", path.name, f"the column {name} is damaged") from None
+        return values
 
     return Table(names, column)
 

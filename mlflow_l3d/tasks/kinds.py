@@ -26,8 +26,7 @@ _FEW: Final = 0.1
 def check_one_sort(values: Column, column: str) -> None:
     """Raise if a label is of another sort: decimal among class names or whole numbers, or a name among decimal numbers.
 
-    If names and decimal numbers are mixed, labels that occur more than once count as names of classes. Labels that
-    differ in letter case or blanks alone are an error, too.
+    If names and decimal numbers are mixed, labels that occur more than once count as names of classes.
 
     Parameters
     ----------
@@ -53,11 +52,17 @@ def check_one_sort(values: Column, column: str) -> None:
     are_few = len(names) != len(decimal) and wrong.map(str).is_unique
     if len(decimal) and (are_few if len(names) else len(decimal) <= _FEW * len(present)):
         raise wrong_row("label_column", column, wrong, others, fix)
-    texts = present.map(str)
-    usual = texts.groupby(texts.map(lambda text: " ".join(text.casefold().split()))).transform("first")
-    if len(alike := present[texts != usual]):
-        problem = f"other rows {shorten(usual[alike.index[0]])!r}, which are two classes"
-        raise wrong_row("label_column", column, alike, problem, "Spell them alike, or use task_kind=classification.")
+
+
+def _check_spellings(values: Column, column: str) -> None:
+    """Raise if two names of classes differ in letter case or blanks alone."""
+    first: dict[str, str] = {}
+    for label in dict.fromkeys(values):
+        usual = first.setdefault(" ".join(label.lower().split()), label)
+        if label != usual:
+            problem = f"other rows {shorten(usual)!r} with other blanks or letter case, which are two classes"
+            fix = "Spell them alike, or use task_kind=classification."
+            raise wrong_row("label_column", column, values[values == label], problem, fix)
 
 
 def _number(value: Any) -> float | None:
@@ -155,6 +160,7 @@ def find_kind(table: Table, reading: Reading) -> tuple[TaskKind, tuple[str, ...]
     if kinds == {str}:
         check_labels({*present})
         check_sets({*present})
+        _check_spellings(values[~values.map(missing)], label_column)
     if float not in kinds or not kinds <= {int, float}:
         return "classification", ()
     if all(float(value).is_integer() for value in present):

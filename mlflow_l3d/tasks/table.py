@@ -153,7 +153,9 @@ def read_texts(path: Path) -> pd.DataFrame:
     except pd.errors.EmptyDataError:
         raise ValueError("is empty") from None
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
-        matched = re.search(r"Expected \d+ fields in line \d+, saw \d+|EOF inside string .* row \d+", str(error))
+        matched = re.search(
+            r"Expected \d+ fields in line \d+, saw \d+|EOF inside string starting at row \d+", str(error)
+        )
         why = matched.group() if matched else "rows have more fields than the header"
         raise ValueError(f"is not well-formed ({why}). Put double quotes around fields that need them.") from None
     if twice := [name for name in names[names.duplicated()] if name]:

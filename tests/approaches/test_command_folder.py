@@ -1,11 +1,14 @@
 """Commands in the folder of a user: which runs may be there at once, and which files are in the key of a cell."""
 
+from threading import Event, Semaphore, Thread
+
 import pytest
 
 import mlflow_l3d
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.command import files
 from mlflow_l3d.approaches.command.approach import Command
+from mlflow_l3d.approaches.progress import heard_by
 from mlflow_l3d.errors import ParameterError
 
 OWN = "import os; open(os.environ['L3D_OUTPUT'] + '/model', 'w')"
@@ -43,6 +46,26 @@ def test_runs_are_side_by_side_if_the_command_names_a_folder_of_its_own_and_writ
     assert (expected in caplog.text) == bool(why)
 
 
+def test_a_run_that_waits_for_another_in_the_folder_does_not_seem_to_hang(tmp_path):
+    signs, is_alone = Semaphore(0), Event()
+
+    def run():
+        with heard_by(lambda _: signs.release()), files.alone_in(tmp_path):
+            is_alone.set()
+
+    with files.alone_in(tmp_path):
+        Thread(target=run).start()
+        assert all(signs.acquire(timeout=30) for _ in range(2))
+        assert not is_alone.is_set()
+    assert is_alone.wait(30)
+
+
+@pytest.fixture
+def here(tmp_path):
+    (folder := tmp_path / "here").mkdir()
+    return folder
+
+
 def key_of(command, here, **given):
     """Return approach and key, after the first run of a command."""
     approach = Command(command, here=here)
@@ -51,8 +74,7 @@ def key_of(command, here, **given):
     return approach.dependencies(hyperparameters, "")
 
 
-def test_files_that_scripts_name_or_import_are_in_the_key(tmp_path):
-    here = tmp_path / "here"
+def test_files_that_scripts_name_or_import_are_in_the_key(here):
     (here / "conf").mkdir(parents=True)
     (here / "shop").mkdir()
     script = "import helper\nfrom shop.models import notes\nopen('conf.txt')\nmain('conf/main')\na='../all.txt'"
@@ -122,10 +144,8 @@ COUNTED = "import os, sys; count = os.path.join(os.pardir, 'count'); open(count,
         ("python train.py {seed}", "open('model.txt', 'w').write('same')", "", 1),
     ],
 )
-def test_files_that_runs_write_are_not_in_the_key(command, script, there, runs, tmp_path, caplog):
+def test_files_that_runs_write_are_not_in_the_key(command, script, there, runs, here, tmp_path, caplog):
     """If a file was there before, a second run shows that it is an output; the next study does not try again."""
-    here = tmp_path / "here"
-    here.mkdir()
     (here / "train.py").write_text(f"{COUNTED}; {script}")
     if there:
         (here / there).write_text("before")
@@ -137,9 +157,7 @@ def test_files_that_runs_write_are_not_in_the_key(command, script, there, runs, 
     assert len((tmp_path / "count").read_text()) == runs
 
 
-def test_files_in_a_numbered_folder_of_each_run_are_not_in_the_key(tmp_path):
-    here = tmp_path / "here"
-    here.mkdir()
+def test_files_in_a_numbered_folder_of_each_run_are_not_in_the_key(here):
     folder = "folder = f'outputs/{len(open(count).read())}/.hydra'; os.makedirs(folder)"
     (here / "config.yaml").write_text("lr: 1")
     (here / "train.py").write_text(f"{COUNTED}; {folder}; open(folder + '/config.yaml', 'w')")
@@ -151,8 +169,7 @@ def test_files_in_a_numbered_folder_of_each_run_are_not_in_the_key(tmp_path):
     assert key_of("python train.py {seed}", here) != key
 
 
-def test_an_input_stays_in_the_key_next_to_a_numbered_folder_that_runs_write(tmp_path):
-    here = tmp_path / "here"
+def test_an_input_stays_in_the_key_next_to_a_numbered_folder_that_runs_write(here):
     (here / "data" / "v1").mkdir(parents=True)
     (here / "data" / "v1" / "train.csv").write_text("one")
     (here / "train.py").write_text(f"{COUNTED}; os.makedirs('data/v2', exist_ok=True); open('data/v2/train.csv', 'w')")
@@ -164,10 +181,8 @@ def test_an_input_stays_in_the_key_next_to_a_numbered_folder_that_runs_write(tmp
 
 
 @pytest.mark.parametrize("name", ["train.py", "data.csv"])
-def test_a_file_that_somebody_edits_during_the_first_run_stays_in_the_key(name, tmp_path):
+def test_a_file_that_somebody_edits_during_the_first_run_stays_in_the_key(name, here):
     """As the script does here, once."""
-    here = tmp_path / "here"
-    here.mkdir()
     edit = f"first = len(open(count).read()) == 1; open({name!r}, 'a').write('#' if first else '')"
     (here / "train.py").write_text(f"{COUNTED}; {edit}")
     (here / "data.csv").write_text("1")

@@ -177,7 +177,8 @@ TINY = FakeApproach(default_model="tiny", revisions={"tiny": "r"})
 @pytest.mark.parametrize(
     ("given", "line"),
     [
-        ({"approach": Synthetic}, "approach=Synthetic: must be an object, not its class."),
+        ({"approach": Synthetic}, "approach=Synthetic: must be an object, not its class. Give an instance: Synth"),
+        ({"task": Synthetic}, "task=Synthetic: must be an object, not its class. Give an instance: Synthetic(...)."),
         ({"approach": mine}, "approach=function: is not an approach: it is not a subclass of"),
         ({"task": [("a text", 1)]}, "task=list: must be a name, a data frame or set, or a task of mlflow_l"),
         ({"text_column": "body"}, "text_column=body: has no effect on a task object. Leave it out."),

@@ -250,7 +250,7 @@ def test_columns_of_one_name_in_parquet(tmp_path: Path) -> None:
 
 
 ONCE = "Give each column a name of its own."
-LATIN = "or later). Save it as UTF-8, e.g. iconv -f WINDOWS-1252 -t UTF-8 if it comes from Excel."
+LATER = "or later). Save it as UTF-8: in Excel as 'CSV UTF-8', or by iconv -f ENCODING -t UTF-8, with its encoding."
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
@@ -276,8 +276,8 @@ def test_no_text_of_an_example_is_in_an_error(tmp_path: Path) -> None:
     ("name", "content", "line"),
     [
         ("mine.parquet", b"PAR1 no", "task=mine.parquet: the file is not Parquet, or is damaged."),
-        ("mine.csv", b"text,label\n\xe9,0", f"task=mine.csv: the file is not UTF-8 (byte 0xe9 in line 2 {LATIN}"),
-        ("mine.jsonl", b'{"text": "\xe9"}', f"task=mine.jsonl: the file is not UTF-8 (byte 0xe9 in line 1 {LATIN}"),
+        ("mine.csv", b"text,label\n\xe9,0", f"task=mine.csv: the file is not UTF-8 (byte 0xe9 in line 2 {LATER}"),
+        ("mine.jsonl", b'{"text": "\xe9"}', f"task=mine.jsonl: the file is not UTF-8 (byte 0xe9 in line 1 {LATER}"),
         ("mine.jsonl", b"[" * 100_000, "task=mine.jsonl: line 1 is not JSON ("),
         ("mine.jsonl", b'{"a": %s}' % (b"1" * 5000), "task=mine.jsonl: line 1 is not JSON ("),
         ("mine.jsonl", b'{"text": "a", "text": "b"}', "task=mine.jsonl: line 1 is not JSON (a name is there twice)."),
@@ -292,7 +292,7 @@ def test_no_text_of_an_example_is_in_an_error(tmp_path: Path) -> None:
         ),
         (
             "mine.jsonl",
-            b'{"text": "a", "label": ["x", "y"]}\n{"text": "b", "label": ["x"]}',
+            b'{"text": "a", "label": ["x", "y"]}\n{"text": "b", "label": ["X", "y"]}',
             "label_column=label: must hold whole numbers or class names, not list. "
             "Use task_kind=tagging, ranking or generation.",
         ),

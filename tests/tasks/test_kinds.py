@@ -122,11 +122,9 @@ def with_choice(row: int, **cells: object) -> dict[str, list[object]]:
     ("columns", "labels", "more", "line"),
     [
         (pairs(), SCORES, {"task_kind": "classification"}, "label_column=label: must hold whole numbers or class"),
-        (pairs(), [*"no" * 5, "n", "o "], {}, "label_column=label: row 12 of the data has 'o ', and other rows 'o'"),
-        (pairs(), [*"no" * 5, "N", "o"], {}, "label_column=label: row 11 of the data has 'N', and other rows 'n'"),
         (
             pairs(),
-            ["good", "bad"] * 6,
+            ["good", "Good"] * 6,
             {"task_kind": "regression"},
             "label_column=label: must hold numbers (scores) for regression, not str. Class names are for",
         ),
@@ -184,6 +182,12 @@ def test_a_fault_has_its_line(tmp_path, columns, labels, more, line) -> None:
         ([*SCORES[:7], "great", *SCORES[8:]], "auto", "row 8 of the data has 'great', and other rows decimal numbers"),
         ([*SCORES[:7], "great", *SCORES[8:]], "regression", "row 8 of the data has 'great', and "),
         (["x", "y"] * 5 + ["x", 2.5], "auto", "row 12 of the data has '2.5', and other rows class names"),
+        (
+            ["no", "yes"] * 5 + ["no", "Yes"],
+            "auto",
+            "row 12 of the data has 'Yes', and other rows 'yes' with other bla",
+        ),
+        (["no", "yes"] * 5 + [None, "no "], "auto", "row 12 of the data has 'no ', and other rows 'no' with other bl"),
         ([0, 1] * 5 + [3.5, 1], "auto", "row 11 of the data has '3.5', and nearly all other rows whole numbers"),
     ],
 )
@@ -197,6 +201,12 @@ def test_labels_of_one_sort_are_left_alone(values: list[object]) -> None:
     decimal = [value in (2.5, "4.5") for value in values if value is not None]
     if not any(decimal) or all(decimal):
         check_one_sort(pd.Series(values, range(1, len(values) + 1), dtype=object), "label")
+
+
+@pytest.mark.parametrize(("labels", "kind"), [(["NN", "nn"], "classification"), (["Masse", "Maße"], "auto")])
+def test_classes_may_differ_in_letter_case_if_the_kind_is_named_and_always_in_more(tmp_path, labels, kind) -> None:
+    path = write(tmp_path, {**pairs(), "label": labels * 6})
+    assert load_task(path, Reading(task_kind=kind)).class_names == tuple(labels)
 
 
 def test_whole_scores_among_decimal_ones_are_scores(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -97,15 +98,9 @@ def test_a_strangers_task_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", ["synthetic", "file"])
 def test_the_fingerprint_is_computed_once(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    computed: list[Task] = []
-
-    def counted(task: Task) -> str:
-        computed.append(task)
-        return fingerprint(task)
-
-    monkeypatch.setattr(identity, "fingerprint", counted)
+    monkeypatch.setattr(identity, "fingerprint", counted := Mock(wraps=fingerprint))
     task = load_task(name) if name == "synthetic" else load_task(write(tmp_path), Reading(text_column="body"))
-    assert [fingerprint(each) for each in computed] == [task.fingerprint]
+    assert [fingerprint(*each.args) for each in counted.call_args_list] == [task.fingerprint]
 
 
 def test_a_number_that_a_class_cannot_give_names_the_class(tmp_path: Path) -> None:
@@ -194,11 +189,8 @@ def test_factors_without_effect_are_those_that_change_nothing(task: Task, inacti
     assert set(found) == set(inactive)
     for factor in SEEDS:
         splits = [task.split({**SEEDS, factor: seed}) for seed in range(20)]
-
-        def used(part: str, splits: list[object] = splits) -> int:
-            return len({tuple(getattr(split, part)) for split in splits})
-
-        changes = max(used(part) for part in ("train", "validation", "test")) > 1
+        parts = ("train", "validation", "test")
+        changes = any(len({tuple(getattr(split, part)) for split in splits}) > 1 for part in parts)
         assert changes == (factor not in found)
 
 

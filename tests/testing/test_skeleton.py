@@ -12,7 +12,7 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.helpers import new
 
 
-def test_the_package_passes_the_conformance_suite_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_package_passes_the_conformance_suite_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = new("approach", "my_own", folder=tmp_path)
     assert written.files == ("pyproject.toml", "l3d_my_own.py", "test_l3d_my_own.py")
     folder = tmp_path / "l3d-my_own"
@@ -20,6 +20,8 @@ def test_the_package_passes_the_conformance_suite_as_it_is(tmp_path: Path, monke
     document = tomllib.loads((written.folder / "pyproject.toml").read_text())
     assert "ini_options" in document["tool"]["pytest"]  # else the settings of a project around it count
     assert document["project"]["entry-points"]["mlflow_l3d.approaches"] == {"my_own": "l3d_my_own:MyOwn"}
+    with pytest.raises(L3DError, match="is there already; nothing was written"):
+        new("approach", "my_own", folder=tmp_path)
     monkeypatch.syspath_prepend(written.folder)
     cache = tmp_path / "cache"
     cache.mkdir()
@@ -38,9 +40,3 @@ def test_what_is_not_allowed(tmp_path: Path, kind: str, name: str, line: str) ->
     with pytest.raises(ParameterError, match=line):
         new(kind, name, folder=tmp_path)
     assert not list(tmp_path.iterdir())
-
-
-def test_nothing_is_written_over(tmp_path: Path) -> None:
-    new("approach", "mine", folder=tmp_path)
-    with pytest.raises(L3DError, match="is there already; nothing was written"):
-        new("approach", "mine", folder=tmp_path)

@@ -18,10 +18,11 @@ from shutil import copyfile
 from textwrap import shorten
 from typing import Final, TypeAlias
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from mlflow_l3d.approaches.command.template import Output, Template, options_of, run
 from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS
+from mlflow_l3d.approaches.progress import tell
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.paths import cache_folder, file_hash, private_folder, public_words, read_notes, small_text, write_whole
@@ -53,7 +54,6 @@ def walk(here: Path) -> Iterator[tuple[str, os.stat_result]]:
             if (status.st_dev, status.st_ino) in seen:
                 continue
             seen.add((status.st_dev, status.st_ino))
-            # what belongs to git, Python or MLflow is not of the program
             visible = (entry for entry in os.scandir(here / folder) if entry.name not in _LEFT_OUT)
             entries = [entry for entry in visible if not entry.name.startswith(_OF_MLFLOW)]
             if folder != "./" and any(entry.name in _INSTALLED for entry in entries):
@@ -93,11 +93,18 @@ def changed_name(here: Path, before: Stamps) -> str:
 
 @contextmanager
 def alone_in(here: Path) -> Iterator[None]:
-    """Wait until no other run is alone in a folder, and let none in until the end."""
+    """Wait until no other run is alone in a folder, and let none in until the end. Waits are not in `cell_timeout`."""
     path = cache_folder() / "commands" / f"{sha256(os.fsencode(here.resolve())).hexdigest()}.lock"
     private_folder(path.parent)
-    with FileLock(path, poll_interval=0.002):  # short, so that a run that waits gets in between two of another process
+    lock = FileLock(path, poll_interval=0.002)  # short, so that a run that waits gets in between two of another process
+    while not lock.is_locked:
+        tell("")  # a worker hangs if it is silent for too long
+        with suppress(Timeout):
+            lock.acquire(timeout=0.2)
+    try:
         yield
+    finally:
+        lock.release()
 
 
 _SMALL: Final = 10**7

@@ -23,6 +23,7 @@ SPLITS: Final = _HELD_OUT | _TRAINING | {"test", "te", "tst"}
 """Words that name a part of the data."""
 _IN_SAMPLE: Final = re.compile(r"(?<![^\W_])in[ _-]sample(?![^\W_])")
 _LOSSES: Final = frozenset({"loss", "logloss", "mlogloss", "perplexity", "brier"})
+_HALVES: Final = frozenset({"precision", "recall"})  # of F1
 _MEANS: Final = frozenset({"mean", "average", "avg", "cv", "best"})
 _REWARDS: Final = frozenset({"reward", "return", "pearson", "spearman", "correlation"})
 _BASELINES: Final = r"baseline|dummy|majority(?![ _-]vot)|chance(?![ _-]correct)|naive(?![ _-]bayes)"
@@ -67,8 +68,8 @@ def chosen_score(values: Mapping[str, Printed]) -> str:
     """Return the score among numbers in the order in which they were printed; empty if none of them is one.
 
     Scores of the training data and losses come last, and parts of a score, as of a class or a fold, behind the whole.
-    Of the others the last with the name of a held-out part is the score, a test part first; else one of our metrics
-    or F1, before precision and recall; else the last.
+    Of the others the last with the name of a held-out part is the score, a test part first; else one of our metrics,
+    and else the last. If there is an F1, precision and recall, which it sums up, come behind others of the same part.
 
     Examples
     --------
@@ -79,6 +80,7 @@ def chosen_score(values: Mapping[str, Printed]) -> str:
     """
     scores = [name for name, value in values.items() if _is_score(name, value)]
     words = {name: words_of(name.replace("average_precision", "ap")) for name in scores}
+    has_f1 = any("f" in each for each in words.values())  # words hold no digits
 
     def rank(name: str) -> tuple[int | bool, ...]:
         is_mean = bool(words[name] & {"overall", "final"}) or words[name] - _MEANS in [
@@ -86,13 +88,14 @@ def chosen_score(values: Mapping[str, Printed]) -> str:
         ]
         is_test = is_of_test(name)
         is_held_out = is_test or not _HELD_OUT.isdisjoint(words[name])
-        return _standing(name), bool(_PART.search(name)), not is_held_out, not is_test, not is_mean
+        is_half = has_f1 and not _HALVES.isdisjoint(words[name])
+        return _standing(name), bool(_PART.search(name)), not is_held_out, not is_test, not is_mean, is_half
 
     best = [name for name in scores if rank(name) == min(map(rank, scores))]
     wholes = [name for name in best if not any(words[other] < words[name] for other in best)]
-    ours = ["f1_macro", *(name for name, metric in registered().items() if not metric.secondary), "f1"]
+    ours = (words_of(metric) for metric in ("f1_macro", *registered()))
     return next(
-        (name for metric in map(words_of, ours) for name in best if words[name] - SPLITS - {"top", "score"} == metric),
+        (name for metric in ours for name in best if words[name] - SPLITS - {"top", "score"} == metric),
         "".join(wholes[-1:]),
     )
 
