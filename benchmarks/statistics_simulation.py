@@ -52,6 +52,8 @@ from mlflow_l3d.analysis.importance.estimators.crossed import (
     mean_squares_without_one_row,
 )
 from mlflow_l3d.analysis.importance.estimators.nested import nested_estimate, radial_estimate
+from mlflow_l3d.analysis.importance.verdicts import joint_level
+from mlflow_l3d.analysis.intervals import LEVEL
 
 CLOSURE_SETTINGS: Final[tuple[Variances, ...]] = ((0.5, 0.3, 0.2), (0.2, 0.1, 0.7), (0.8, 0.1, 0.1))
 MISSING_SHARES: Final = (0.05, 0.2)
@@ -189,24 +191,31 @@ def g_function(sets: Array) -> Array:
 
 
 def radial_lines(tables: int) -> Iterator[list[str]]:
-    """Yield the lines of scores that are no sums: coverage of every factor in the radial design."""
+    """Yield the lines of scores that are no sums: coverage in the radial design, of each factor and of all together."""
     a = np.array([0.0, 1.0, 4.5, 9.0])
     partial = 1 / (3 * (1 + a) ** 2)
     of_g = [partial[k] * np.prod(np.delete(1 + partial, k)) / (np.prod(1 + partial) - 1) for k in range(4)]
     cases = (("(1 + x1)(1 + x2)", product, [2 / 3] * 2), ("x1 x2", pure_product, [1.0] * 2), ("G", g_function, of_g))
-    for rows in (20, 100):
+    for rows in (5, 10, 20, 100):
         for name, score, shares in cases:
             generator, held = np.random.default_rng([6, rows, len(shares)]), np.zeros(len(shares))
+            level, together = joint_level(LEVEL, len(shares)), 0
             for _ in range(tables):
                 base, fresh = generator.standard_normal((2, rows, len(shares)))
                 changed = [np.where(np.arange(len(shares)) == k, fresh, base) for k in range(len(shares))]
                 sets = np.column_stack([score(base), *map(score, changed)])
+                all_hold = True
                 for k, share in enumerate(shares):
-                    low, high = interval_of(radial_estimate(sets, k + 1))
-                    held[k] += low <= math.sqrt(share) - math.sqrt(1 - share) <= high
+                    estimate, true = radial_estimate(sets, k + 1), math.sqrt(share) - math.sqrt(1 - share)
+                    assert estimate is not None
+                    (low, high), (joint_low, joint_high) = estimate.interval(), estimate.interval(level)
+                    held[k] += low <= true <= high
+                    all_hold &= joint_low <= true <= joint_high
+                together += all_hold
             numbers = [
                 ", ".join(f"{value:.2f}" for value in shares),
                 ", ".join(f"{100 * each / tables:.1f}" for each in held),
+                f"{100 * together / tables:.1f}",
             ]
             yield [str(rows), name, *numbers]
 
@@ -286,7 +295,7 @@ def main() -> None:
         ),
         "radial": (
             f"Coverage in % of 95 % intervals, radial design, scores that are no sums ({tables} tables each)",
-            ("base runs", "score", "S_T", "coverage of each factor"),
+            ("base runs", "score", "S_T", "coverage of each factor", "of all together"),
             radial_lines,
         ),
         "closure": (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from drawn_tables import drawn
 
-from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED
+from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED, RADIAL
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.planning.assurance import expected_half_width, optimal_columns
 from mlflow_l3d.analysis.planning.runs_needed import runs_needed
@@ -62,6 +62,10 @@ def test_no_interval_no_half_width():
     assert math.isfinite(expected_half_width(pilot(0.5, 0.5, 0), NESTED, rows=10, columns=2))
     assert math.isnan(expected_half_width(pilot(0.0, 0.0, 0), NESTED, rows=10, columns=3))
     assert math.isnan(expected_half_width(pilot(0.5, 0.0, 0), NESTED, rows=10, columns=3))
+
+
+def test_a_diverged_run_leaves_a_half_width():
+    assert 0 < expected_half_width(pilot(1e18, 1.0, 0.0), RADIAL, rows=10, columns=2) < 1e-3
 
 
 @pytest.mark.parametrize("model", [CROSSED, NESTED])

@@ -32,6 +32,7 @@ def changed(table, *places):
 
 
 TABLE, GOLDEN = sound()
+PAIRS = np.where((np.arange(5) == 0) | (np.arange(5) == 1 + np.arange(6)[:, None] % 4), TABLE, np.nan)
 ROUNDED = np.where(np.arange(30) % 2, 0.3, 0.1 + 0.2)
 RAGGED = changed(TABLE, (0, slice(1, None)), (1, slice(2, None)), (2, slice(3, None)), (3, slice(4, None)))
 CASES = {
@@ -51,6 +52,7 @@ CASES = {
     "a row failed": (changed(TABLE, (1, slice(None))), GOLDEN, {"L3D002"}, (False, False, False)),
     "unbalanced": (RAGGED, GOLDEN, {"L3D002", "L3D007"}, (False, False, False)),
     "one complete row": (changed(TABLE, (slice(1, None), 0)), GOLDEN, {"L3D002", "L3D007"}, (False, False, False)),
+    "pairs that share a column": (PAIRS, GOLDEN, {"L3D002"}, (False, False, False)),
     "a single row": (TABLE[:1], GOLDEN, {"L3D007"}, (True, True, True)),
     "two rows": (TABLE[:2], GOLDEN, {"L3D007"}, (False, False, True)),
     "a single column": (TABLE[:, :1], GOLDEN, {"L3D007"}, (True, True, True)),

@@ -412,6 +412,8 @@ def test_intervals_are_named_by_the_level_at_which_they_hold_together(judged):
     note = marked(first_table(Shown(judged("minor", "minor_2"))).note)
     decided = "Above 50 %: dominates; below: minor; else undecided."
     assert note == f"The intervals of all factors hold together with 95 %. {decided}"
+    pairs = first_table(Shown(replace(judged("minor", "minor_2"), design="radial"))).note
+    assert marked(pairs) == note.replace("95 %.", "95 %, somewhat less if factors interact strongly.")
     alone = first_table(Shown(judged("minor"))).note
     assert marked(alone) == "95 % interval above 50 %: dominates; below: minor; else undecided."
     found = judged("minor", "minor_2")

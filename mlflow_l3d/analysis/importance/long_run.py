@@ -152,11 +152,13 @@ def _spreads(table: FloatArray, model: TableModel) -> FloatArray:
 
 
 def _within_without_columns(table: FloatArray) -> FloatArray:
-    """Return the mean spread of rows without each column in turn, shape (N,)."""
+    """Return the mean spread of rows without each column in turn, shape (N,); nan if no row has two scores left."""
     finite, squares = np.isfinite(table), _squares(table)
     count = finite.sum(axis=1, keepdims=True)
     left = squares.sum(axis=1, keepdims=True) - count / np.maximum(1, count - 1) * squares
-    means: FloatArray = np.nanmean(_std(np.maximum(0.0, left), count - finite), axis=0)
+    spreads = _std(np.maximum(0.0, left), count - finite)
+    known = np.isfinite(spreads).sum(axis=0)
+    means: FloatArray = np.nansum(spreads, axis=0) / np.where(known > 0, known, np.nan)
     return means
 
 

@@ -80,7 +80,7 @@ def logit_variances(
     """
     main, interaction, mitigated = (part / pilot.contributed for part in variance_parts(pilot))
     mitigated = max(mitigated, 1 / (columns * rows))
-    others_share = mitigated / (1 + mitigated)
+    others_share = min(mitigated / (1 + mitigated), 1 - 1e-12)  # of a run that diverged it would round to 1
     if not model.shared_columns:
         return others_share, _nested_logit_variance(mitigated, rows, columns), 0.0
     variance = _crossed_logit_variance(main, interaction, mitigated, rows, columns)

@@ -154,8 +154,8 @@ class InvestigationRequest(CellRequest):
             each = (f"Each run: {len(split.scored):,} test examples; prompts draw from {len(split.train):,} others.",)
         overlap = overlap_remarks(self.setup.origin.searched, self.setup.task, self.design().cells())
         equal = self.setup.approach.equal_draws(self.setup.task, self.setup.hyperparameters, cells)
-        kept = f"The variance is that under mitigation={self.given['mitigation']}." if self.plan.mitigation else ""
-        why = filter(None, [self.plan.why, kept])
+        strategy = f"Shares are of the variance under mitigation={self.given.get('mitigation')}."
+        why = filter(None, [self.plan.why, strategy if self.plan.mitigation else ""])
         return (*each, *why, *equal, *super().notes(cells), *overlap, *left_out)
 
     def run_numbers(self) -> dict[str, str]:

@@ -149,13 +149,16 @@ def test_second_answer_is_the_probability_that_a_run_of_the_winner_wins():
     assert said(among({"A": APART, "B": FIRST}), 1) == f"One run of B beats one of A in {100 * share:.0f} % of cases."
 
 
+OF_EACH = "runs of each, if the true difference is the one found."
+
+
 @pytest.mark.parametrize(
     ("second", "options", "words"),
     [
         (APART, {}, "Nothing: the pair is decided."),
         (FIRST, {}, "A against B. To settle it takes a smallest effect."),
-        (FIRST, {"smallest_effect": 0.01}, "A against B. To settle it takes 100 runs of each."),
-        (SLIGHTLY, {}, "A against B. To settle it takes 1,311 runs of each."),
+        (FIRST, {"smallest_effect": 0.01}, f"A against B. To settle it takes 100 {OF_EACH}"),
+        (SLIGHTLY, {}, f"A against B. To settle it takes 1,311 {OF_EACH}"),
     ],
 )
 def test_third_answer_says_what_would_settle_an_open_pair(second, options, words):
@@ -213,7 +216,7 @@ def test_steps_are_the_commands_of_both_sides_for_the_runs_that_an_open_pair_nee
     found = opened(runs_to_settle=44.0)
     assert step_of(found) == [
         (
-            "A against B takes about 44 runs of each (80 % power). Finished ones count:",
+            "A against B takes about 44 runs of each (80 % power. Finished ones count:",
             "mlflow-l3d investigate reviews.csv --golden-runs 44",
         ),
         ("The same for B; then compare again:", "mlflow-l3d seeds --seeds 44"),
@@ -228,7 +231,7 @@ def test_steps_are_the_commands_of_both_sides_for_the_runs_that_an_open_pair_nee
 
 def test_no_fewer_runs_are_advised_than_there_are():
     found = opened(runs_to_settle=3.0, runs=(160, 80))
-    assert said(found, 2) == "A against B. To settle it takes 160 runs of each."
+    assert said(found, 2) == f"A against B. To settle it takes 160 {OF_EACH}"
     assert "80 % probability; 160 and 80 are there." in advice_on(found.differences[0]).text
     assert [command for _, command in step_of(found)] == ["mlflow-l3d seeds --seeds 160"]
     alike = opened(runs_to_settle=3.0, runs=(80, 80))

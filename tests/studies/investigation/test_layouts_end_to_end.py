@@ -155,7 +155,7 @@ def test_mitigation_strategy(place: Place) -> None:
     assert "L3D006" not in {check.code for check in result.analysis.checks}
     golden = result.cells[result.cells["phase"] == "golden"]
     assert golden["factor.data_order"].nunique() == len(golden)
-    assert "The variance is that under mitigation=one order=data_order:3." in result.about.notes
+    assert "Shares are of the variance under mitigation=one order=data_order:3." in result.about.notes
     assert "crossed design, mitigation=one order=data_order:3, root seed 1)" in result.cited()
     assert_back_again(place, result)
 

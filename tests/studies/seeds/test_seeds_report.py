@@ -267,6 +267,10 @@ def test_headline_over_tasks_is_the_test(found, studies):
     std = 100 * study("mrpc").own.std
     assert over_headline(one) == f"The seed moves the score on mrpc: typically ± {std:.1f} points."
     assert over_headline(over_tasks([scored(0.8, math.nan)])) == "Too few seeds have a score to compare tasks."
+    equal = [scored(0.8, 0.8, task=task) for task in ("mrpc", "cola", "rte")]
+    assert over_headline(over_tasks(equal[:1])) == "All seeds score the same on mrpc."
+    assert over_headline(over_tasks(equal)) == "All seeds score the same on 3 tasks."
+    assert marked(over_answers(over_tasks(equal))[0].lead) == "Nowhere: all seeds score the same."
 
 
 def test_answers_over_tasks(found):
@@ -443,7 +447,7 @@ def test_so_few_seeds_cannot_show_a_better_one():
 
 def test_one_task_alone_has_no_test():
     found = over_tasks([study("mrpc")])
-    assert over_answers(found)[1].lead == "One task alone cannot show it."
+    assert over_answers(found)[1].lead == "It takes two tasks or more on which seeds differ in score."
     page = Page(over_tasks_document(found, title="t").to_html()).text
     assert "two tasks or more" in page
     assert "training size with" not in page

@@ -230,7 +230,8 @@ def _open(comparison: Comparison) -> str:
         return f"{opening} More tasks, or more runs on each, settle it."
     which = "it" if len(undecided) == 1 else f"{names[one.first]} against {names[one.second]}"
     what = advice_on(one).short
-    return f"{opening} To settle {which} takes {what}{' of each' if what.endswith(' runs') else ''}."
+    found = " of each, if the true difference is the one found" if what.endswith(" runs") else ""
+    return f"{opening} To settle {which} takes {what}{found}."
 
 
 def _lossy(comparison: Comparison) -> str:

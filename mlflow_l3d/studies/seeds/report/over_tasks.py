@@ -115,6 +115,8 @@ def over_headline(models: Sequence[ModelOverTasks]) -> str:
         return f"{'Some seeds are' if better else 'No seed is found to be'} better than others {over}."
     if not rows:
         return "Too few seeds have a score to compare tasks."
+    if not rows[0]["std"]:
+        return f"All seeds score the same on {rows[0]['name'] if len(rows) == 1 else f'{len(rows)} tasks'}."
     most = " most" if len(rows) > 1 else ""
     return f"The seed moves the score{most} on {rows[0]['name']}: typically {rows[0]['size']}."
 
@@ -131,6 +133,7 @@ def over_answers(models: Sequence[ModelOverTasks]) -> tuple[Answer, Answer, Answ
     if rows:
         least = f" Least: **{rows[-1]['name']}**, {rows[-1]['size']}." if len(rows) > 1 else ""
         where = f"On **{rows[0]['name']}**: [[typically|std]] **{rows[0]['size']}**.{least}"
+        where = where if rows[0]["std"] else "**Nowhere:** all seeds score the same."
         where += f" Not compared, for other units: {counted(others, 'task')}." if others else ""
     better, size, falls = [], [], set()
     for model in models:
@@ -156,7 +159,7 @@ def over_answers(models: Sequence[ModelOverTasks]) -> tuple[Answer, Answer, Answ
 def _better(tests: Sequence[BetterSeed]) -> str:
     """Return in a sentence or two whether a seed is better."""
     if not tests:
-        return "One task alone cannot show it."
+        return "It takes two tasks or more on which seeds differ in score."
     better = sum(test.found for test in tests)
     if len(tests) > 1:
         return f"**For {better} of {len(tests)} models**, by Friedman's test." if better else "**Not found.**"
@@ -177,7 +180,7 @@ def better_sentences(model: ModelOverTasks) -> tuple[str, ...]:
     """Return what the tasks say together about better seeds, effect sizes first."""
     better = model.better_seed
     if better is None or math.isnan(better.p):
-        return ("A better seed can be looked for on two tasks or more that share two seeds or more.",)
+        return ("A better seed can be looked for on two tasks or more whose shared seeds differ in score.",)
     verdict = "some seed is better than others" if better.found else "no seed is found to be better than others"
     limits = between(better.kendall_w_ci_low, better.kendall_w_ci_high, plain)
     sentences = [

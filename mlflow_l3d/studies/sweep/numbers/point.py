@@ -147,8 +147,8 @@ def follows_from(points: Sequence[SweptPoint], one: str, other: str) -> bool:
 LeftOut = tuple[FloatArray, ...]
 """For each kind of unit that was sampled (rows, columns), a number without one unit at a time."""
 GOLDEN_STD: Final = "golden_std"
-UNRELIABLE: Final = ("L3D009", "L3D010", "L3D013")
-"""Checks that find intervals too narrow: no test uses the importances of such points."""
+UNRELIABLE: Final = ("L3D009", "L3D013")
+"""Checks of too narrow intervals that no test uses. L3D010 is none: few orders cause it, and tests hold (simulated)."""
 _ALONE: Final = "alone"
 """Source of an error that a point has by itself."""
 
