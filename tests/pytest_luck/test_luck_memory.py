@@ -43,6 +43,7 @@ def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir() if path.suffix not in (".json", "")] == []
 
 
+@pytest.mark.filterwarnings("error")
 def test_an_experiment_remembers_for_a_machine_without_disk(tracking_uri: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "ci")

@@ -67,7 +67,7 @@ def test_never(luck): assert draw(luck).random() > 2, "seen"
 def test_even(luck): assert draw(luck).random() < 0.8
 @luck
 def test_same(luck): luck.score(3).at_most(4)
-def test_other(): pass
+def test_other(pytestconfig): assert not hasattr(pytestconfig.option, "randomly_seed")
 """)
     cases = sessions.cases("-rs")
     verdicts = {name: case["verdict"] for name, case in cases.items()}

@@ -1,5 +1,6 @@
 """Addresses that lead nowhere, or to a server that refuses: one line each, quickly, and no password in it."""
 
+import errno
 import os
 import re
 import shutil
@@ -277,6 +278,8 @@ def test_the_home_folder_is_left_out() -> None:
         (requests.HTTPError(response=Mock(status_code=403)), False),
         (L3DError("the disk is full"), False),
         (ValueError("a mistake of ours"), False),
+        (OSError(errno.ENOSPC, "full"), True),
+        (OSError(errno.EROFS, "read-only"), False),
     ],
 )
 def test_what_may_succeed_later(error: Exception, expected: bool) -> None:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from mlflow.exceptions import MlflowException
@@ -152,6 +153,13 @@ def test_a_full_disk_of_artifacts_is_not_called_a_server(uploader: Uploader, cap
     assert not uploader.wait(patience=0.05)
     assert uploader.why.startswith("The disk of /artifacts/report.html is full. Make room")
     assert caplog.messages == [f"{uploader.why} Results are kept in the spool."]
+
+
+def test_a_folder_that_may_not_be_written_is_not_waited_for(uploader: Uploader) -> None:
+    uploader.submit("the report", Mock(side_effect=PermissionError(errno.EACCES, "Permission denied", "/artifacts")))
+    assert uploader.wait(patience=0.05)
+    line = "/artifacts may not be written or read. Change its permissions, or name another place."
+    assert uploader.refused == [("the report", line)]
 
 
 @pytest.mark.slow
