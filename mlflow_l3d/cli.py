@@ -27,7 +27,7 @@ from mlflow_l3d.parameters.values import Flag
 from mlflow_l3d.parameters.verbs import Verb, verbs
 from mlflow_l3d.paths import with_typed_paths
 from mlflow_l3d.privacy import public_text
-from mlflow_l3d.studies.shown import leave
+from mlflow_l3d.studies.shown import STDERR, empty
 
 _ABOUT = """How much of a score is luck, and which kind of luck?
 
@@ -145,7 +145,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     failed: int | None = None
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     usual = signal.SIG_DFL, signal.default_int_handler
-    previous = {number: signal.signal(number, _terminate) for number in INTERRUPTS if signal.getsignal(number) in usual}
+    taken = [number for number in INTERRUPTS if number == signal.SIGTERM or signal.getsignal(number) in usual]
+    previous = {number: signal.signal(number, _terminate) for number in taken}
     hook = sys.unraisablehook
     sys.unraisablehook = partial(_repeat_interrupt, sys.unraisablehook)
     try:
@@ -158,18 +159,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         is_printed = _print_result(with_typed_paths(printed(result), *whole, options))
         return int(getattr(result, "exit_status", 0)) or (0 if is_printed else failed or 1)
     except L3DError as error:
-        print(f"mlflow-l3d: error: {error}", file=sys.stderr)  # noqa: T201
+        print(f"mlflow-l3d: error: {error}", file=STDERR)
         return failed or (2 if isinstance(error, ParameterError | _UsageError) else 1)
     except KeyboardInterrupt:
-        print("mlflow-l3d: interrupted; the same command continues where it stopped.", file=sys.stderr)  # noqa: T201
+        print("mlflow-l3d: interrupted; the same command continues where it stopped.", file=STDERR)
         return 130
     except Exception as error:  # noqa: BLE001 - an unforeseen error still ends in one line, after its traceback
         if not (line := disk_line(error)):
-            print(public_text(traceback.format_exc()), end="", file=sys.stderr)  # noqa: T201
+            print(public_text(traceback.format_exc()), end="", file=STDERR)
         line = f"error: {line}" if line else f"unexpected error: {type(error).__name__}: {error}"
-        print(f"mlflow-l3d: {public_text(line)}", file=sys.stderr)  # noqa: T201
+        print(f"mlflow-l3d: {public_text(line)}", file=STDERR)
         return failed or 1
     finally:
+        print(end="", file=STDERR)
         sys.unraisablehook = hook
         for number, handler in previous.items():
             signal.signal(number, handler)
@@ -261,9 +263,9 @@ def _print_result(text: str) -> bool:
     try:
         print(text, flush=True)  # noqa: T201
     except OSError as error:
-        leave(sys.stdout)
+        empty(sys.stdout)
         if not isinstance(error, BrokenPipeError):
-            print(f"mlflow-l3d: error: the result cannot be printed ({error.strerror or error}).", file=sys.stderr)  # noqa: T201
+            print(f"mlflow-l3d: error: the result cannot be printed ({error.strerror or error}).", file=STDERR)
             return False
     return True
 

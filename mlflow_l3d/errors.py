@@ -95,7 +95,7 @@ def disk_line(error: BaseException | None) -> str:
             return f"The disk{where} is full. Make room, then give the same command again."
         if "unable to open database file" in str(error):
             return "The tracking database cannot be opened. Make room for its files, and allow writing in its folder."
-        if number in (errno.EROFS, errno.EACCES) and place:
+        if number in (errno.EROFS, errno.EACCES, errno.EPERM) and place:
             return f"{place} may not be written or read. Change its permissions, or name another place."
         if "readonly database" in str(error):
             return "The database is read-only. Copy it, and set MLFLOW_TRACKING_URI to the copy."

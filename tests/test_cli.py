@@ -210,6 +210,8 @@ def test_a_result_that_cannot_be_printed(error, status, monkeypatch, capsys) -> 
     assert cli.main(["names"]) == status
     said = "mlflow-l3d: error: the result cannot be printed (No space left on device).\n"
     assert capsys.readouterr().err == (said if status else "")
+    monkeypatch.setattr("sys.stderr", Mock(write=Mock(side_effect=error), fileno=Mock(side_effect=OSError)))
+    assert cli.main(["nomes"]) == 2
 
 
 def test_unforeseen_error_has_a_traceback_and_a_last_line(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:

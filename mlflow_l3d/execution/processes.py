@@ -51,16 +51,17 @@ class ProcessWorker(Worker):
         finally:
             theirs.close()
         # A job larger than the pipe's buffer is taken only when the new interpreter is up; others start meanwhile.
-        self._sender = threading.Thread(target=self._send, args=(self.connection.send_bytes, pickled_job), daemon=True)
+        self._sender = threading.Thread(target=self._send_job, args=(pickled_job,), name="l3d-job", daemon=True)
         self._sender.start()
 
-    def _send(self, way: Callable[[Any], None], content: object) -> None:
-        with suppress(OSError):  # the worker died; that shows when it is looked at next
-            way(content)
+    def _send_job(self, pickled_job: bytes) -> None:
+        with suppress(OSError):  # the worker died; that shows at the other side of the pipe
+            self.connection.send_bytes(pickled_job)
 
     def give(self, cells: list[Cell] | None) -> None:
         """Send cells to the worker, or None: there are no more."""
-        self._send(self.connection.send, cells)
+        with suppress(OSError):  # the worker died; that shows when it is looked at next
+            self.connection.send(cells)
 
     def look(self) -> Message | None:
         """Return what the worker says, None if that is nothing; that it ended, once everything is read."""

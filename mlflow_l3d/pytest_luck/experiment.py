@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +22,15 @@ _ROLE: Final = "tests"
 _FILE: Final = "remembered.json"
 
 
+@contextmanager
+def _warnings_of_mlflow() -> Iterator[None]:
+    """Pass over them, though the suite may have ``filterwarnings = error``: they are not about its tests."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@_warnings_of_mlflow()
 def read_memory(folder: Path) -> None:
     """Write what the newest suite of the current experiment remembers to a folder, by seed root, if it is not there."""
     client = connect()
@@ -32,6 +43,7 @@ def read_memory(folder: Path) -> None:
             write_whole(place, text)
 
 
+@_warnings_of_mlflow()
 def write_suite(summary: Mapping[str, Any], folder: Path) -> None:
     """Log a suite as one run: verdicts, runs and seconds as metrics, the summary and the remembered cases as files."""
     client = connect()

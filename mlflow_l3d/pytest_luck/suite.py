@@ -52,8 +52,7 @@ def sum_up(cases: Sequence[Mapping[str, Any]], alpha: float, *, is_whole: bool =
     missing = sum(case.get("misses", False) for case in cases)
     one = f"{missing} failed since each run misses the requirement; by chance, another" if missing else "by chance, a"
     limit = f"{one} verdict is failed in at most {100 * alpha:.2g} % of suites"
-    text = f"{counts}; {runs} runs, {seconds:.1f} s; {limit}"
-    text = text if is_whole else f"interrupted; {text}"
+    text = f"{'' if is_whole else 'interrupted; '}{counts}; {runs} runs, {seconds:.1f} s; {limit}"
     counted = {"version": 1, "alpha": alpha, "verdicts": verdicts, "runs": runs, "seconds": seconds}
     return {**counted, "text": text, "cases": sorted(cases, key=lambda case: str(case["case"]))}
 
@@ -112,9 +111,8 @@ class Suite:
         """Let a test whose marker is wrong end with an error; a worker that ended could not say why."""
         if marker := item.get_closest_marker("luck"):
             runs, rate = _limits(marker)
-            _check(
-                "luck", marker, not marker.args and {*marker.kwargs} <= {"runs", "rate"}, "takes runs= and rate= only"
-            )
+            is_known = not marker.args and {*marker.kwargs} <= {"runs", "rate"}
+            _check("luck", marker, is_known, "takes runs= and rate= only")
             _check("runs", runs, isinstance(runs, int) and runs >= 1, "must be a whole number, 1 or more")
             _check("rate", rate, isinstance(rate, float) and 0 < rate <= 0.99, "must be above 0, and 0.99 at most")
 
@@ -139,14 +137,15 @@ class Suite:
         # The error rate is split among the cases: however many fail with reason, none fails more easily.
         needed = self.cases / self.alpha
         begin, failure, verdict, first = time.monotonic(), "", None, None
-        session_seed = self.config.getoption("randomly_seed", None)
+        session_seed = self.config.getoption("randomly_seed", None)  # None without pytest-randomly
         # The rest of the time is shared by the remaining cases.
         rest = self.begun + self.seconds - begin
         deadline = begin + rest / max(self.cases / max(self.workers, 1) - self.done, 1.0)
         while verdict is None:
             index = case.next_index() or 0
             item.stash[CURRENT] = luck = Luck(seed_of(self.root, index), is_plain=False)
-            self.config.option.randomly_seed = luck.seed  # pytest-randomly seeds all runs of a test alike otherwise
+            if session_seed is not None:
+                self.config.option.randomly_seed = luck.seed  # all runs of a test would be seeded alike otherwise
             item._report_sections.clear()
             if hasattr(item, "_request") and (first or not item._request):
                 item._initrequest()  # type: ignore[attr-defined]
@@ -185,7 +184,8 @@ class Suite:
             keep = verdict != "failed" and not case.is_recording
             self.memory.add(item.nodeid, case.values, label=case.recorded, keep=keep, **kind)
         reports[-1].l3d_case = summary  # type: ignore[attr-defined]
-        self.config.option.randomly_seed = session_seed
+        if session_seed is not None:
+            self.config.option.randomly_seed = session_seed
         # Here, since hooks of other plugins read the fixtures when the verdict is reported.
         item._request, item.funcargs = False, None  # type: ignore[attr-defined]
         teardown.user_properties += [(f"l3d_{name}", summary[name]) for name in ("verdict", "runs", "estimate")]

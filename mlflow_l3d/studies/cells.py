@@ -243,8 +243,10 @@ class CellStudy(CellOwner, Study[C, CellRecord, R]):
     @property
     def hopeless(self) -> str:
         """Why the others need not be tried: none was trained, and the first failed alike; else the empty text."""
+        if not 3 <= self.computed == self.failed < self.size or self.reused:
+            return ""
         errors = {error for _, error in self.failures}
-        if self.reused or len(errors) > 1 or not 3 <= self.computed == self.failed < self.size:
+        if len(errors) > 1:
             return ""
         what = f"The first {self.computed} {self.unit}s failed alike: {errors.pop().rstrip('.')}."
         return f"{what} Mend that, and give the same command again."

@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from functools import wraps
 from html import escape
-from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from mlflow_l3d.approaches.progress import heard_by
@@ -29,22 +29,32 @@ _TICK: Final = 1.0
 
 
 class _Stderr:
-    """Standard error as bars write to it: no study ends because its progress cannot be written."""
+    """Standard error if there is one: a text that cannot be written is lost, and nothing fails for it."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(sys.stderr, name)
 
     def write(self, text: str) -> None:
+        if sys.stderr is None:  # 2>&-
+            return
         try:
-            print(text, end="", file=sys.stderr, flush=True)  # noqa: T201
+            sys.stderr.write(text)
+            sys.stderr.flush()
         except OSError:
-            leave(sys.stderr)
+            empty(sys.stderr)
 
 
-def leave(stream: IO[str]) -> None:
-    """Let what is written to a stream that is full or closed be lost, also the rest of its buffer at the end."""
-    with suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+STDERR: Final = _Stderr()
+
+
+def empty(stream: IO[str]) -> None:
+    """Drop what a full or closed stream holds back, which would be an error again; a disk may have room later."""
+    with suppress(OSError), Path(os.devnull).open("w") as nowhere:
+        place = os.dup(stream.fileno())
+        os.dup2(nowhere.fileno(), stream.fileno())
+        stream.flush()
+        os.dup2(place, stream.fileno())
+        os.close(place)
 
 
 def shows_progress(wanted: bool | None) -> bool:
@@ -60,12 +70,11 @@ def progress_bar(
 
     What sessions report meanwhile replaces `state`: the progress of encoding texts.
     """
-    bar = _kind()(
+    bar = _bar(
         total=total,
         initial=done,
         unit=unit,
         disable=not shown,
-        file=_Stderr(),
         desc=what,
         smoothing=0.1,
         mininterval=0.5 if _looked_at() else 10.0,
@@ -97,10 +106,12 @@ def restart_clock(bar: tqdm[Any]) -> None:
 @contextmanager
 def under_way(what: str, *, shown: bool, left: Callable[[], int] | None = None) -> Iterator[None]:
     """Show what is done in the block and how long it takes, and how much is `left` if that can be said."""
+    if not shown:
+        yield
+        return
     text = (lambda: f"{left():,} left") if left is not None else str
-    shape: dict[str, Any] = {"bar_format": "{desc}: {elapsed} {postfix}", "leave": False, "disable": not shown}
-    with _kind()(desc=what, file=_Stderr(), **shape) as bar:
-        if shown and _looked_at():
+    with _bar(desc=what, bar_format="{desc}: {elapsed} {postfix}", leave=False) as bar:
+        if _looked_at():
             threading.Thread(target=_tick, args=(bar, lambda: not bar.disable, text), daemon=True).start()
         yield
 
@@ -123,9 +134,15 @@ def in_notebook() -> bool:
     return type(shell).__name__ == "ZMQInteractiveShell"
 
 
-def _kind() -> Any:
-    """Return the bar of notebooks if it can be shown, else that of terminals."""
-    return import_module("tqdm.notebook" if in_notebook() and find_spec("ipywidgets") else "tqdm").tqdm
+def _bar(**shape: Any) -> Any:
+    """Return the bar of notebooks, which prints to their stdout, if it can be shown, else that of terminals."""
+    if in_notebook() and find_spec("ipywidgets"):
+        from tqdm.notebook import tqdm as widget
+
+        return widget(**shape)
+    from tqdm import tqdm
+
+    return tqdm(file=cast("Any", STDERR), **shape)
 
 
 _LINES: Final = 30

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import re
@@ -36,6 +37,8 @@ _SETTINGS: Final = {
 }
 _OUTAGES: Final = {408, 425, 429, 500, 502, 503, 504}
 """Answers of HTTP after which the same call may succeed."""
+_DENIED: Final = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}
+"""Numbers of errors of a folder of this machine that do not pass by themselves."""
 _PERMANENT: Final = {"FEATURE_DISABLED": 403, "INVALID_STATE": 409, "RESOURCE_LIMIT_EXCEEDED": 403}
 """Codes of MLflow that are refusals, and that it answers with 500."""
 _PAUSES: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
@@ -73,7 +76,7 @@ def is_outage(error: BaseException) -> bool:
     if code is None:
         # requests' errors are OSErrors; so is a full or absent disk. An answer that refuses is no outage.
         status = getattr(getattr(error, "response", None), "status_code", 500)
-        return isinstance(error, OSError) and status in _OUTAGES
+        return isinstance(error, OSError) and status in _OUTAGES and error.errno not in _DENIED
     from mlflow.exceptions import ERROR_CODE_TO_HTTP_STATUS
 
     stated = re.findall(r"error code (\d+)\b", str(error))
@@ -255,6 +258,9 @@ def _unreachable(uri: str, error: Exception) -> L3DError:
     elif status := re.search(r"too many (\d{3}) error responses|error code ([45]\d\d)\b", text):
         allowed = f"a server answers there, but with HTTP status {status[1] or status[2]}"
         fix = "Check the address, also its path, and the server's log; if it is busy, try again later."
+    elif isinstance(error, Warning):
+        allowed = f"MLflow warns, and your filter makes warnings errors ({text[:200]})"
+        fix = f"Add the filter default::{type(error).__module__}.{type(error).__qualname__}."
     elif "not in a valid JSON format" in text:
         allowed, fix = STRANGER
     else:

@@ -54,7 +54,7 @@ def open_recorder(
     Raises
     ------
     ParameterError
-        If the tracking server does not answer or refuses.
+        If the tracking server does not answer or refuses, or its folder of artifacts cannot be written.
     BusyError
         If another process of this machine is at the same work.
     """
@@ -62,6 +62,7 @@ def open_recorder(
     card = work.card
     client = connect(for_golden="golden_runs" in card.params) if beside is None else beside.client
     experiment_id = parents.current_experiment_id(client, project_run)
+    parents.check_artifacts(client, experiment_id)
     folder = _spool_folder(client, experiment_id, card.key)
     lock = _lock(folder, card.role)
     recorder: RunRecorder[R] | None = None

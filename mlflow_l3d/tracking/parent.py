@@ -13,14 +13,16 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryFile
 from traceback import clear_frames
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.paths import public_name
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import Parent, batches, condition, found, search
-from mlflow_l3d.tracking.connection import STRANGER, Client, Run, again, public_uri
+from mlflow_l3d.tracking.connection import STRANGER, Client, Run, again, is_outage, public_path, public_uri
 from mlflow_l3d.tracking.pages import Data, log_data, with_links
 
 if TYPE_CHECKING:
@@ -113,6 +115,26 @@ def current_experiment_id(client: Client, project_run: str | None = None) -> str
     if experiment is None or experiment.lifecycle_stage != "active":
         raise L3DError(f"{source}: there is no such experiment, or it was deleted. Restore it, or name another.")
     return str(experiment.experiment_id)
+
+
+def check_artifacts(client: Client, experiment_id: str) -> None:
+    """Raise a ParameterError if artifacts belong to a folder of this machine that may not be written."""
+    from mlflow.utils.file_utils import local_file_uri_to_path
+
+    location = str(client.get_experiment(experiment_id).artifact_location)
+    if urlsplit(location).scheme not in ("", "file"):
+        return
+    folder = Path(local_file_uri_to_path(location))  # type: ignore[no-untyped-call]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        if is_outage(error):
+            return  # a full disk may have room when there is something to write
+        what = f"artifacts go to {public_path(str(folder))}, which cannot be written ({error.strerror})"
+        fix = "Allow that; if it is on the server's machine, let that serve artifacts, and name a new experiment."
+        raise ParameterError("MLFLOW_TRACKING_URI", public_uri(str(client.tracking_uri)), what, fix) from error
 
 
 def open_parent(client: Client, card: Card, project_run: str | None, spool_id: str, experiment_id: str) -> Parent:

@@ -208,6 +208,21 @@ if {forks} and os.fork() == 0:
     assert subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stderr == ""
 
 
+def test_a_command_runs_as_ever_without_standard_streams_and_hears_what_workers_ignore(tmp_path):
+    program = f"""
+import os, signal
+from pathlib import Path
+from mlflow_l3d.approaches.command import files, template
+os.closerange(0, 3)
+folder = Path({str(tmp_path)!r})
+before = files.stamps(folder)
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+template.run(["sh", "-c", "sh -c 'kill -HUP $$; touch deaf' || touch heard"], folder, {PATH})
+os._exit(files.changed_name(folder, before) != "heard")
+"""
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux finds what left its group")
 def test_what_a_command_leaves_running_ends_with_it(tmp_path):
     words = with_company(tmp_path)

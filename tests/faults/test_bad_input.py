@@ -59,8 +59,11 @@ def test_the_attached_run_fails_with_the_line(place, capsys, monkeypatch, words,
     assert len(place.runs()) == 1
 
 
-def test_a_wrong_parameter_without_a_run_leaves_none(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_wrong_before_there_is_a_run_leaves_none(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(place, capsys, "--factor=x")[0] == 2
+    (place.cache.parent / "artifacts").touch()
+    status, line = command(place, capsys)
+    assert (status, line.count("/artifacts, which cannot be written (File exists). Allow that;")) == (2, 1)
     assert place.runs() == []
 
 

@@ -1,5 +1,6 @@
 """What is remembered of each case, on disk and in an MLflow experiment."""
 
+import warnings
 from pathlib import Path
 from threading import Barrier, Thread
 
@@ -43,6 +44,7 @@ def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir() if path.suffix not in (".json", "")] == []
 
 
+@pytest.mark.filterwarnings("error")
 def test_an_experiment_remembers_for_a_machine_without_disk(tracking_uri: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "ci")
@@ -55,6 +57,7 @@ def test_an_experiment_remembers_for_a_machine_without_disk(tracking_uri: str, t
 
     def write_half(path: Path, content: bytes) -> int:
         if killed:
+            warnings.warn("as MLflow does", DeprecationWarning, stacklevel=2)
             write(path, content[: len(content) // 2])
             raise KeyboardInterrupt(killed.pop())
         return write(path, content)

@@ -67,7 +67,7 @@ def test_never(luck): assert draw(luck).random() > 2, "seen"
 def test_even(luck): assert draw(luck).random() < 0.8
 @luck
 def test_same(luck): luck.score(3).at_most(4)
-def test_other(): pass
+def test_other(pytestconfig): assert not hasattr(pytestconfig.option, "randomly_seed")
 """)
     cases = sessions.cases("-rs")
     verdicts = {name: case["verdict"] for name, case in cases.items()}
@@ -117,8 +117,15 @@ def test_seed(luck): assert luck.seed
 
 
 def test_each_run_has_a_seed_and_fixtures_of_its_own(sessions: Sessions) -> None:
+    """Also with pytest-randomly, and with plugins that read the fixtures."""
+    sessions.pytester.makeconftest("""
+import random
+def pytest_addoption(parser): parser.addoption("--randomly-seed", default=7)
+def pytest_runtest_call(item): random.seed(item.config.getoption("randomly_seed"))
+def pytest_runtest_makereport(item): item.funcargs.get("benchmark")
+""")
     sessions.write("""
-made, seeds, wide, ended = [], [], [], []
+made, seeds, wide, ended, drawn = [], [], [], [], set()
 @pytest.fixture
 def model(luck): made.append(luck.seed); yield made[-1]; ended.append(luck.seed)
 @pytest.fixture(scope="module")
@@ -131,8 +138,10 @@ class TestIt:
         self.count += 1
         assert self.count == 1 and model == luck.seed
         seeds.append(luck.seed)
-def test_after(shared):
-    assert len({*seeds}) == 4 and made == seeds == ended and wide == [1]
+        drawn.add(random.random())
+def test_after(shared, pytestconfig):
+    assert len({*seeds}) == len(drawn) == 4 and made == seeds == ended and wide == [1]
+    assert pytestconfig.getoption("randomly_seed") == 7
     print("seeds", seeds)
 """)
     first, second = (sessions.run("--l3d", "-rA", "--cache-clear") for _ in range(2))
@@ -295,26 +304,6 @@ def pytest_sessionstart(session):
 """)
     cases = sessions.cases()
     assert (cases["b"]["verdict"], cases["b"]["notes"]) == ("error", ["its worker crashed"])
-
-
-def test_plugins_that_seed_each_run_or_read_fixtures(sessions: Sessions) -> None:
-    sessions.write("""
-import random
-drawn = set()
-@luck
-def test_a():
-    assert (draw := random.random()) not in drawn
-    drawn.add(draw)
-def test_b(pytestconfig): assert pytestconfig.getoption("randomly_seed") == 7
-""")
-    sessions.pytester.makeconftest("""
-import random
-def pytest_addoption(parser): parser.addoption("--randomly-seed", default=7)
-def pytest_runtest_call(item): random.seed(item.config.getoption("randomly_seed"))
-def pytest_runtest_makereport(item): item.funcargs.get("benchmark")
-""")
-    assert sessions.cases()["a"]["estimate"] == 1.0
-    sessions.result.assert_outcomes(passed=2)
 
 
 def test_skips_expected_failures_and_broken_fixtures_are_as_ever(sessions: Sessions) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from mlflow_l3d.approaches.progress import report_progress, tell
 from mlflow_l3d.studies import shown
-from mlflow_l3d.studies.shown import progress_bar, restart_clock, shows_progress, under_way
+from mlflow_l3d.studies.shown import STDERR, progress_bar, restart_clock, shows_progress, under_way
 
 
 class Terminal(io.StringIO):
@@ -93,12 +93,19 @@ def test_a_line_says_what_is_left_and_goes_away(monkeypatch: pytest.MonkeyPatch)
     assert terminal.getvalue() == before
 
 
-def test_a_study_continues_if_its_progress_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_that_cannot_be_written_is_lost_and_nothing_else(monkeypatch, capsys) -> None:
     read, write = os.pipe()
-    os.close(read)
-    with os.fdopen(write, "w") as closed:
-        monkeypatch.setattr(sys, "stderr", closed)
+    os.set_blocking(write, False)
+    with os.fdopen(read, "rb") as reader, os.fdopen(write, "w") as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        os.write(write, bytes(1 << 24))  # as much as fits
         with progress_bar("what", "cell", total=2, shown=True) as bar, under_way("scoring", shown=True):
             bar.update(2)
+        os.set_blocking(read, False)
+        assert set(reader.read()) == {0}
+        print("an error", file=STDERR)
+        assert reader.read1() == b"an error\n"
     monkeypatch.setattr(sys, "stderr", None)  # as of a process that was started with 2>&-
     assert not shows_progress(True)
+    print("an error", file=STDERR)
+    assert capsys.readouterr().out == ""

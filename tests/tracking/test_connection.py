@@ -1,5 +1,6 @@
 """Addresses that lead nowhere, or to a server that refuses: one line each, quickly, and no password in it."""
 
+import errno
 import os
 import re
 import shutil
@@ -219,9 +220,10 @@ def test_a_call_is_tried_again_while_there_is_an_outage_and_somebody_listens(mon
     assert tries(*[MlflowException("Detected out-of-date database schema (found version f4a9b2c7d1e6, ...")] * 2) == 1
 
 
-def test_an_error_of_a_database_shows_no_statement() -> None:
-    text = "(sqlite3.OperationalError) database or disk is full\n[SQL: INSERT INTO runs ...]\n[parameters: ('a',)]"
-    assert error_line(MlflowException(text)) == "(sqlite3.OperationalError) database or disk is full"
+def test_a_warning_that_the_user_makes_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mlflow, "MlflowClient", Mock(side_effect=DeprecationWarning("old")))
+    line = refusal("http://h")
+    assert line.endswith("makes warnings errors (old). Add the filter default::builtins.DeprecationWarning.")
 
 
 def test_the_folder_of_an_sqlite_file_is_made(tmp_path: Path, migrated_store: Path) -> None:
@@ -256,11 +258,13 @@ def test_a_working_folder_that_was_removed(monkeypatch: pytest.MonkeyPatch, tmp_
         connect()
 
 
-def test_the_home_folder_is_left_out() -> None:
+def test_the_home_folder_and_statements_are_left_out() -> None:
     home = Path.home()
     assert public_path(f"no {home}/data.csv") == "no ~/data.csv"
     assert public_path(f"{home}extra/data.csv") == f"{home}extra/data.csv"
     assert error_line(OSError(f"a\n  b {home}")) == "a b ~"
+    text = "(sqlite3.OperationalError) database or disk is full\n[SQL: INSERT INTO runs ...]\n[parameters: ('a',)]"
+    assert error_line(MlflowException(text)) == "(sqlite3.OperationalError) database or disk is full"
 
 
 @pytest.mark.parametrize(
@@ -277,6 +281,8 @@ def test_the_home_folder_is_left_out() -> None:
         (requests.HTTPError(response=Mock(status_code=403)), False),
         (L3DError("the disk is full"), False),
         (ValueError("a mistake of ours"), False),
+        (OSError(errno.ENOSPC, "full"), True),
+        (OSError(errno.EROFS, "read-only"), False),
     ],
 )
 def test_what_may_succeed_later(error: Exception, expected: bool) -> None:

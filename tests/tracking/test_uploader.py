@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from mlflow.exceptions import MlflowException
@@ -144,14 +145,17 @@ def test_what_is_refused_is_kept_and_the_rest_goes_on(uploader: Uploader, caplog
     assert "secret" not in line
 
 
-def test_a_full_disk_of_artifacts_is_not_called_a_server(uploader: Uploader, caplog: pytest.LogCaptureFixture) -> None:
-    def full() -> None:
-        raise OSError(errno.ENOSPC, "No space left on device", "/artifacts/report.html")
-
-    uploader.submit("the report", full)
+def test_a_disk_of_artifacts_is_not_called_a_server(uploader: Uploader, caplog: pytest.LogCaptureFixture) -> None:
+    """One that is full may have room later; what may not be written is not waited for."""
+    uploader.submit("the table", Mock(side_effect=PermissionError(errno.EACCES, "denied", "/artifacts")))
+    assert uploader.wait(patience=0.05)
+    line = "/artifacts may not be written or read. Change its permissions, or name another place."
+    assert uploader.refused == [("the table", line)]
+    full = OSError(errno.ENOSPC, "No space left on device", "/artifacts/report.html")
+    uploader.submit("the report", Mock(side_effect=full))
     assert not uploader.wait(patience=0.05)
     assert uploader.why.startswith("The disk of /artifacts/report.html is full. Make room")
-    assert caplog.messages == [f"{uploader.why} Results are kept in the spool."]
+    assert caplog.messages[1:] == [f"{uploader.why} Results are kept in the spool."]
 
 
 @pytest.mark.slow

@@ -72,7 +72,11 @@ def stamps(here: Path) -> Stamps:
 
     The folder itself does not count, since MLflow's database writes journals there, nor does a file that we print to.
     """
-    ours = {(each.st_dev, each.st_ino) for each in map(os.fstat, (1, 2))}  # nohup.out, > log.txt
+    ours = set()
+    for stream in (1, 2):  # nohup.out, > log.txt
+        with suppress(OSError):  # 2>&-
+            status = os.fstat(stream)
+            ours.add((status.st_dev, status.st_ino))
     return {
         name: () if name == "./" else (status.st_mtime_ns,) if name.endswith("/") else file_stamp(status)
         for name, status in islice(walk(here), MOST_FILES)

@@ -26,7 +26,8 @@ _library: Final = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 def main() -> None:
     """Answer requests until stdin ends."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # workers leave Ctrl-C to who started them, and commands must not
+    for number in (signal.SIGINT, signal.SIGHUP):  # workers leave these to who started them, and commands must not
+        signal.signal(number, signal.SIG_DFL)
     if _library:
         # What loses its parent becomes a child of ours, be it in a session of its own.
         _library.prctl(_PR_SET_CHILD_SUBREAPER, 1)
