@@ -610,7 +610,7 @@ def test_a_seed_in_place_of_a_setting_is_reported(tmp_path, monkeypatch, caplog)
         (
             "python train.py --lr=.1 --bf16 --token ab --data ~/a.csv {seed}",
             "train.py",
-            "lr=.1 bf16 token=*** data=a.csv",
+            "lr=.1 bf16=yes token=*** data=a.csv",
             False,
         ),
         ("python train.py {learning_rate}", "train.py", "", True),

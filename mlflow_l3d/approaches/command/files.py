@@ -29,13 +29,10 @@ from mlflow_l3d.paths import cache_folder, file_hash, private_folder, public_wor
 
 MOST_FILES: Final = 20_000
 """Files and folders that are looked at."""
-_LEFT_OUT: Final = frozenset(
-    {".git", ".venv", "venv", "node_modules", "__pycache__", ".ipynb_checkpoints", ".pytest_cache"}
-)
+_UNSEEN: Final = {".git", ".venv", "venv", "node_modules", "__pycache__", ".ipynb_checkpoints", ".pytest_cache"}
 _INSTALLED: Final = frozenset({"pyvenv.cfg", "conda-meta", "site-packages", "dist-packages"})
 """A folder in the program's one that has one of these in it is an installation of Python."""
 _OF_MLFLOW: Final = ("mlruns", "mlartifacts", "mlflow.db")  # how names begin: there are journals of the database
-
 Stamps: TypeAlias = dict[str, tuple[int, ...]]
 
 
@@ -54,7 +51,7 @@ def walk(here: Path) -> Iterator[tuple[str, os.stat_result]]:
             if (status.st_dev, status.st_ino) in seen:
                 continue
             seen.add((status.st_dev, status.st_ino))
-            visible = (entry for entry in os.scandir(here / folder) if entry.name not in _LEFT_OUT)
+            visible = (entry for entry in os.scandir(here / folder) if entry.name not in _UNSEEN)
             entries = [entry for entry in visible if not entry.name.startswith(_OF_MLFLOW)]
             if folder != "./" and any(entry.name in _INSTALLED for entry in entries):
                 continue
@@ -101,14 +98,13 @@ def alone_in(here: Path) -> Iterator[None]:
     path = cache_folder() / "commands" / f"{sha256(os.fsencode(here.resolve())).hexdigest()}.lock"
     private_folder(path.parent)
     lock = FileLock(path, poll_interval=0.002)  # short, so that a run that waits gets in between two of another process
-    while not lock.is_locked:
+    held = None
+    while held is None:
         tell("")  # a worker hangs if it is silent for too long
         with suppress(Timeout):
-            lock.acquire(timeout=0.2)
-    try:
+            held = lock.acquire(timeout=0.2)
+    with held:
         yield
-    finally:
-        lock.release()
 
 
 _SMALL: Final = 10**7
@@ -191,9 +187,8 @@ def deciding_files(template: Template) -> tuple[dict[str, str], list[str]]:
     ParameterError
         If the script that Python is to run is not there.
     """
-    program = template.words[0]
     script = next((word for word in template.words[1:] if not word.startswith("-")), "")
-    is_script = Path(program).name.startswith("python") and script.endswith(".py") and "{" not in script
+    is_script = Path(template.words[0]).name.startswith("python") and script.endswith(".py") and "{" not in script
     if is_script and script not in template.named():
         fix = "Go to the folder of the script, or give its whole path."
         raise ParameterError("command", script, "this folder has no such file", fix)
@@ -286,8 +281,8 @@ def run_in_place(words: Sequence[str], here: Path, output: Path, variables: Mapp
 def option_words(words: Iterable[str], *, behind: str = "") -> str:
     """Return the options of all runs behind a script, in 60 characters at most; no credentials, no folders."""
     typed = shlex.join(dropwhile(lambda word: behind and Path(word).name != behind, words))
-    options = [(name, value) for name, value in options_of(public_words(typed)).items() if name != "script"]
-    text = " ".join(name if value == "yes" else f"{name}={value}" for name, value in options)
+    options = options_of(public_words(typed)).items()
+    text = " ".join(f"{name}={value}" for name, value in options if name != "script")
     return shorten(text, 60, placeholder=" ...")
 
 
