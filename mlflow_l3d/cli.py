@@ -27,7 +27,7 @@ from mlflow_l3d.parameters.values import Flag
 from mlflow_l3d.parameters.verbs import Verb, verbs
 from mlflow_l3d.paths import with_typed_paths
 from mlflow_l3d.privacy import public_text
-from mlflow_l3d.studies.shown import STDERR, empty
+from mlflow_l3d.studies.shown import STDERR, empty, printed
 
 _ABOUT = """How much of a score is luck, and which kind of luck?
 
@@ -153,8 +153,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         failed = next((verbs()[word].failed for word in words if word in verbs()), None)
         options = _parse(words)
         result = _run(options.pop("verb"), options)
-        from mlflow_l3d.studies.shown import printed
-
         whole = getattr(getattr(result, "source", None), "whole", ())
         is_printed = _print_result(with_typed_paths(printed(result), *whole, options))
         return int(getattr(result, "exit_status", 0)) or (0 if is_printed else failed or 1)
