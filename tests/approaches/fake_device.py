@@ -13,12 +13,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import pytest
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils import backend_registration
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter, tree_map, tree_map_only
-from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
+pytest.importorskip("torch", "2.10")  # Older ones let no device be written in Python.
 NAME = "fakegpu"
 aten = torch.ops.aten
 
@@ -57,7 +59,7 @@ class _Module:
 
 MODULE = _Module()
 _accelerator = torch._C._accelerator_getAccelerator()
-_setup_privateuseone_for_python_backend(NAME, backend_module=MODULE)
+backend_registration._setup_privateuseone_for_python_backend(NAME, backend_module=MODULE)
 # Who takes the device that there is, as checkpoints of activations do, finds what there was before.
 torch._C._accelerator_getAccelerator = lambda: _accelerator
 DEVICE = torch.device(NAME, 0)
