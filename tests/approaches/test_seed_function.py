@@ -214,7 +214,7 @@ def test_a_function_that_cannot_be_used_says_why(function, why):
 
 def test_a_function_in_the_place_of_a_task_is_an_approach(tracking_uri, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
-    with pytest.raises(ParameterError, match="task=type: must be a name"):
+    with pytest.raises(ParameterError, match="task=object: must be an object, not its class"):
         mlflow_l3d.seeds(object, seeds=2)
     run = mlflow_l3d.seeds(by_mapping, seeds=[5, 7], executor="inline", metric="test_acc")
     assert run.study.scores["test_acc"].tolist() == pytest.approx([0.07, 0.09])

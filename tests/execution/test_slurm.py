@@ -36,7 +36,7 @@ class Local(SubmititExecutor):
 @pytest.mark.slow
 def test_a_preemption_is_no_attempt_and_a_death_is_one(tmp_path, folder):
     # Its first attempt waits to be preempted, which submitit tells a task by a signal; the second one is killed.
-    job = bench_job(Trouble({CELLS[0].key: "hang"}, once=True), tmp_path, duration=0.5)
+    job = bench_job(Trouble({CELLS[0].key: "hang"}, once=True, together=True), tmp_path, duration=0.5)
     outcomes = Local(job=job, workers=1).run(CELLS[:3])
 
     def worker(number):
@@ -47,7 +47,9 @@ def test_a_preemption_is_no_attempt_and_a_death_is_one(tmp_path, folder):
         first = worker(1)
         wait_until(lambda: (tmp_path / f"attempt-{CELLS[0].key}").exists(), "the first cell")
         os.kill(int(first), signal.SIGUSR2)
-        os.kill(int(worker(2)), signal.SIGKILL)
+        second = worker(2)
+        wait_until(lambda: (tmp_path / f"calls-{second}").exists(), "a call of the second worker")
+        os.kill(int(second), signal.SIGKILL)
 
     thread = threading.Thread(target=trouble)
     thread.start()

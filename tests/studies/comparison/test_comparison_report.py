@@ -216,7 +216,7 @@ def test_steps_are_the_commands_of_both_sides_for_the_runs_that_an_open_pair_nee
     found = opened(runs_to_settle=44.0)
     assert step_of(found) == [
         (
-            "A against B takes about 44 runs of each (80 % power. Finished ones count:",
+            "A against B takes about 44 runs of each (80 % power). Finished ones count:",
             "mlflow-l3d investigate reviews.csv --golden-runs 44",
         ),
         ("The same for B; then compare again:", "mlflow-l3d seeds --seeds 44"),
