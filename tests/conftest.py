@@ -43,9 +43,11 @@ MLFLOW_STATE = [f"MLFLOW_{name}" for name in _STATE]
 settings.register_profile("l3d", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # on a busy machine, too
 settings.load_profile("l3d")
 gc.disable()  # until all tests are collected: what is imported and collected stays
+# A shell and nohup start background jobs so, and what we start inherits it: tests of signals would wait in vain.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # A shell starts background jobs so, and what we start inherits it: the tests of Ctrl-C would wait in vain.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_configure(config: pytest.Config) -> None:
