@@ -169,7 +169,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"mlflow-l3d: {public_text(line)}", file=STDERR)
         return failed or 1
     finally:
-        print(end="", file=STDERR)
+        print(end="", file=STDERR)  # drops what logging left in a full stream: an error again when the process ends
         sys.unraisablehook = hook
         for number, handler in previous.items():
             signal.signal(number, handler)

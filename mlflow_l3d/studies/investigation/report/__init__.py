@@ -172,8 +172,8 @@ OVERLAP: Final = (
 )
 """Behind shares whose sum is above 1, beyond error: that of the lower ends, which hold together, is."""
 
-FEW_PAIRS: Final = 30
-"""With fewer base runs intervals for 95 % hold together with 89 to 92 % if effects multiply."""
+FEW_BASE_RUNS: Final = 30
+"""With fewer base runs the intervals may hold together with 89 % if effects multiply (docs/evidence/simulations.md)."""
 
 
 def numbers_table(shown: Shown) -> Table | None:
@@ -267,7 +267,7 @@ def _share_table(shown: Shown) -> Table:
             doubts.setdefault(("moves", "move", errors), []).append(record.factor)
     rule = f"{level} interval above 50 %: dominates; below: minor; else [[undecided|verdict]]."
     if len(shown.records) > 1:
-        few = shown.design.tables_are_golden and shown.records[0].rows_used < FEW_PAIRS
+        few = shown.design.tables_are_golden and shown.records[0].rows_used < FEW_BASE_RUNS
         less = ", somewhat less if factors interact strongly" if few else ""
         rule = f"The intervals of all factors hold together with {level}{less}. "
         rule += "Above 50 %: dominates; below: minor; else [[undecided|verdict]]."
