@@ -191,7 +191,7 @@ def _note(name: str, variance: float, high: float, levels: int) -> str:
     if JOINED in name:
         notes.append("cannot be separated in these data")
     if "row" not in name and "answer" not in name and "judgement" not in name:
-        few = f"only {levels} levels: the interval covers about 90 %"
+        few = f"only {levels} levels: a wide interval, which covers 90 % or more"
         notes.append(few if levels < FEWEST_LEVELS else "if few are unlike the rest, the interval covers about 90 %")
     if variance < 0:
         notes.append("below 0 by chance: it is small")
@@ -231,9 +231,9 @@ def variance_limits(moments: Moments, values: FloatArray, effects: Effects) -> t
     an estimate: Student's quantile replaces the normal one, with the degrees of freedom that its own jackknife shows.
     Their upper limits lie on the log scale (as Bonett's of 2006): few skewed rows make chi-square ones endless.
     Mean squares of judges and other crossed factors have one degree less than levels, interactions the product of
-    these, and fewer if levels are skewed (below five levels they are taken as normal). They are noise in those of their
-    factors, of which they are few draws, too. Which judges were drawn also moves the other variances if values are 0
-    and 1: the jackknife variance over levels, less what rows explain of it, widens their limits.
+    these, and fewer if levels are skewed (three quarters below five levels, which do not show it). They are noise in
+    those of their factors, of which they are few draws, too. Which judges were drawn also moves the other variances if
+    values are 0 and 1: the jackknife variance over levels, less what rows explain of it, widens their limits.
     """
     from scipy.special import chdtri, stdtrit
 

@@ -24,7 +24,9 @@ GROUPS: Final = 250
 """Rows are left out one at a time up to this number, else in so many groups; fewer if there are many judges."""
 FEWEST_GROUPS: Final = 30
 FEWEST_LEVELS: Final = 5
-"""Judges or prompts below which an interval of their variance covers less often than it says."""
+"""Judges or prompts below which their skewness cannot be seen."""
+UNSEEN_SKEWNESS: Final = 0.75
+"""Part of their degrees of freedom that is counted, so that limits hold for exponential levels, too: by simulation."""
 FEWEST_ROWS: Final = 3
 """Rows that must show two sources of luck apart."""
 JOINED: Final = " + "
@@ -234,11 +236,14 @@ def _contrasts(
 def _degrees(levels: FloatArray, degrees: float) -> float:
     """Return the degrees of freedom of the mean square of fitted levels: 2 over its squared relative error.
 
-    The excess kurtosis is 2 skewness^2: that of a gamma distribution is 1.5, and few levels show too little skewness.
+    The excess kurtosis is 2 skewness^2: that of a gamma distribution is 1.5, and few levels show too little skewness,
+    fewer than :data:`FEWEST_LEVELS` none.
     """
     square, size = float(np.square(levels).mean()), degrees + 1
-    if size < FEWEST_LEVELS or square <= 0:
+    if square <= 0:
         return degrees
+    if size < FEWEST_LEVELS:
+        return UNSEEN_SKEWNESS * degrees
     skewness = float((levels**3).mean()) / square**1.5 * math.sqrt(size * degrees) / (size - 2)
     return float(degrees / (1 + skewness**2))
 

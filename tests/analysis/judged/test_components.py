@@ -212,12 +212,24 @@ def test_the_interval_of_one_answer_per_row_holds_the_variance_of_passing(share)
 def test_notes_say_where_intervals_hold_less_often(rng):
     few, many = (components(App().draw(rng, rows, 1, judges)) for rows, judges in ((99, 4), (100, 5)))
     assert "99 rows: if few are unlike the rest, the interval of their variance covers about 90 %." in few.notes
-    assert "only 4 levels: the interval covers about 90 %" in few.frame.set_index("source")["note"]["judge"]
+    assert "only 4 levels: a wide interval, which covers 90 % or more" in few.frame.set_index("source")["note"]["judge"]
     assert not many.notes
     rare = components(App(threshold=2.5).draw(rng, 200, 2)).notes  # few of many rows pass
     assert any(note.startswith("200 rows: if few are unlike the rest") for note in rare)
     note = many.frame.set_index("source")["note"]["judge"]
     assert note == "if few are unlike the rest, the interval covers about 90 %"
+
+
+def test_limits_of_three_judges_hold_for_exponential_ones(rng):
+    effects = rng.exponential(size=(5000, 3))
+    table = pd.DataFrame({"row": np.arange(20).repeat(3), "judge": np.tile(np.arange(3), 20)})
+    table["answer"] = table["row"]
+    table["value"] = effects[0][table["judge"]] + rng.normal(scale=1e-6, size=60)
+    judge = components(table).frame.set_index("source").loc["judge"]
+    low, high = judge["low"] / judge["variance"], judge["high"] / judge["variance"]
+    assert [low, high] == pytest.approx(1.5 / stats.chi2.ppf([0.975, 0.025], 1.5), rel=1e-3)
+    variance = effects.var(axis=1, ddof=1)
+    assert 0.91 < np.mean((variance * low < 1) & (variance * high > 1)) < 0.95
 
 
 def test_rows_that_never_pass_twice_may_still_differ():
