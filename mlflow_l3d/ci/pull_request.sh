@@ -78,7 +78,12 @@ if verdict not in ("keep", "reject", "better", "worse", "equivalent", "undecided
 text = json.dumps(told, indent=1).replace("`", "")
 open(sys.argv[2], "w", encoding="utf-8").write(f"### {verdict}\n\n```json\n{text}\n```\n")
 print(verdict)' "$last" "$folder/comment.md" 2> "$scratch/refused"); then
-        :
+        # A referee's answer names its session, which has numbers, a picture and a page.
+        if run=$(grep -oE '"referee": "[0-9a-f]{32}"' <<< "$last" | head -n 1 | tail -c 34 | head -c 32) &&
+            mlflow-l3d view "$run" --comment "$scratch/session.md" --badge "$folder/badge.svg" --bundle "$folder" >&2
+        then
+            { printf '### %s\n\n' "$verdict"; cat "$scratch/session.md"; } > "$folder/comment.md"
+        fi
     else
         verdict=''
         # Of all that is printed, counts of pytest are no secret.

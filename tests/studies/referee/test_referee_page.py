@@ -12,9 +12,11 @@ import pytest
 
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
+from mlflow_l3d.studies.evaluation.finished import facts_of
 from mlflow_l3d.studies.referee import conduct
 from mlflow_l3d.studies.referee.numbers import Assessment, Judgement, Rules, Verdict
 from mlflow_l3d.studies.referee.numbers.session import Course, Step, SystemRecord
+from mlflow_l3d.studies.referee.record import RefereeSession
 from mlflow_l3d.studies.referee.report import headline, judgement_lines, path_table, session_document
 
 
@@ -140,3 +142,15 @@ def test_runs_without_a_score_are_those_of_the_candidate_that_is_judged() -> Non
     failed = replace(COURSE.systems[2], scores={2: math.nan, 3: math.nan})
     lines = judgement_lines(replace(COURSE, systems=(*COURSE.systems[:2], failed, *COURSE.systems[3:])), kept)
     assert "2 runs have no score and do not count" in " ".join(lines)
+
+
+def test_a_comment_has_each_candidate_before_and_after() -> None:
+    orders, decided = (0, 1, 2, 0), (0, 3, 4, 0)
+    systems = (replace(each, order=orders[each.number], decided=decided[each.number]) for each in COURSE.systems)
+    course = replace(COURSE, systems=tuple(systems))
+    rows = [[*row.values()] for row in facts_of(RefereeSession("c" * 32, course, Source())).rows]
+    assert rows == [
+        ["<epochs=20> against dropout=0", "51.0", "52.0", "+1.0 (-2.0 to +4.0)", "undecided", "1 run"],
+        ["dropout=0 against the head", "46.5", "52.5", "+6.0 (+3.0 to +9.0)", "keep", "2 runs"],
+        ["learning_rate=1 against the head", "60.0", "52.0", "-8.0 (-11.0 to -5.0)", "reject", "1 run"],
+    ]
