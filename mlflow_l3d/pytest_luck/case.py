@@ -15,7 +15,14 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from mlflow_l3d.analysis.planning.cases import Reading, Verdict, read_estimate, read_outcomes, read_scores
+from mlflow_l3d.analysis.planning.cases import (
+    Reading,
+    Verdict,
+    read_estimate,
+    read_outcomes,
+    read_scores,
+    shift_of_outcomes,
+)
 from mlflow_l3d.analysis.planning.evidence import evidence_of_lower_rate
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.paths import write_whole
@@ -246,7 +253,10 @@ class Case:
             remembered, has_changed = len(others), reading.changed > 1
             same_spread = () if self.requirement.label or verdict == "failed" else others
             runs = (values, same_spread) if has_changed or verdict == "failed" else ([*values, *others], ())
-            estimate, *limits = read_estimate(*runs, 0.95, is_rate=self.requirement.is_rate)
+            shift = None if self.requirement.label else shift_of_outcomes([*values, *others], self.requirement.bound)
+            moved = [value + (shift or 0.0) for value in runs[0]]
+            mean_and_limits = read_estimate(moved, runs[1], 0.95, is_rate=shift is not None)
+            estimate, *limits = (number - (shift or 0.0) for number in mean_and_limits)
             sign = 1.0 if self.requirement.label else self.requirement.sign
             low, high = limits if sign > 0 else (-limits[1], -limits[0])
             numbers = {"estimate": sign * estimate, "low": low, "high": high}
