@@ -13,7 +13,7 @@ from mlflow_l3d.analysis.comparison.results import Difference
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import L3DError, ParameterError, logger
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.report.numbers import between, counted, duration, metric_text, percent, shorten, unit_of
+from mlflow_l3d.report.numbers import counted, duration, metric_text, percent, shorten, unit_of
 from mlflow_l3d.report.page import badge_svg, comment_markdown, histogram
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.comparison.report.words import change, judged, limits
@@ -23,7 +23,6 @@ from mlflow_l3d.studies.gate import report as gate_report
 from mlflow_l3d.studies.gate.record import Gate
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.results import Analysed
-from mlflow_l3d.studies.referee.record import RefereeSession
 from mlflow_l3d.studies.seeds.numbers import SeedsStudy
 from mlflow_l3d.studies.seeds.report.words import scored
 from mlflow_l3d.tracking import names
@@ -222,7 +221,7 @@ def facts_of(result: Any) -> Facts:
     if isinstance(result, Analysed) and len((shown := Shown(result.analysis)).golden_scores) > 1:
         return _of_scores(shown.analysis.metric, shown.golden_scores, shown.golden_deviation, "run")
     document = result.report()
-    rows = _of_candidates(result) if isinstance(result, RefereeSession) else []
+    rows = result.comment_rows() if hasattr(result, "comment_rows") else ()
     return Facts("mlflow-l3d", document.headline or document.title, rows=tuple(rows))
 
 
@@ -253,32 +252,6 @@ def _of_pairs(compared: ComparedRuns) -> Facts:
     verdict = ", ".join(dict.fromkeys(pair.verdict for pair in pairs))
     text = f"{verdict}, {difference}{unit_of(metric).behind}, {cost}" if len(pairs) == 1 else verdict
     return Facts(str(metric), text, verdict, tuple(rows))
-
-
-def _of_candidates(session: RefereeSession) -> list[dict[str, str]]:
-    """Return the last ten candidates, the newest first, each against the champion of its time."""
-    course, rows = session.course, []
-    unit, sign = unit_of(course.metric), course.rules.sign
-    digits = unit.digits(course.rules.effect)
-    for each in course.systems[:0:-1][:10]:
-        if not each.looks or not each.looks[-1].runs:
-            continue
-        look = each.looks[-1]
-        before = [other for other in course.systems if not each.verdict or other.order < each.order]
-        kept = [other for other in before if other.verdict == "keep"]
-        champion = max(kept, key=lambda other: other.order, default=course.systems[0])
-        decided = each.decided or math.inf
-        scores = [score for at, score in sorted(each.scores.items()) if at < decided and math.isfinite(score)]
-        after = sum(scores[-look.runs :]) / look.runs
-        means = [unit.text(mean, digits) for mean in (after - sign * look.gain, after)]
-        ends = sorted([sign * look.low, sign * look.high])
-        difference = unit.change(sign * look.gain, digits)
-        interval = f"{difference} ({between(*ends, lambda value: unit.change(value, digits))})"
-        pair, cost = (each.title, champion.title), counted(len(each.scores), "run")
-        rows.append(
-            _row(course.metric, pair, means, 1 - course.rules.alpha, interval, each.verdict or "undecided", cost)
-        )
-    return rows
 
 
 def _row(

@@ -10,7 +10,18 @@ from functools import partial
 import numpy as np
 
 from mlflow_l3d.report.draw import Axis, dot, drawn_line, svg, whisker
-from mlflow_l3d.report.numbers import MISSING, between, counted, listed, percent, plain, shorten, unit_of, with_limits
+from mlflow_l3d.report.numbers import (
+    MISSING,
+    between,
+    counted,
+    listed,
+    metric_text,
+    percent,
+    plain,
+    shorten,
+    unit_of,
+    with_limits,
+)
 from mlflow_l3d.report.page import Document, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Drawn, Table, verdict_cell
@@ -164,6 +175,32 @@ def candidates_table(course: Course, most: int | None = None) -> Table | None:
     note += f" {counted(left, 'earlier candidate')} not shown." if left else ""
     kinds = tuple(_KINDS.get(each.verdict, "undecided") for each in chosen)
     return Table.of(rows, note, texts=frozenset({1, 5}), title="Candidates", kinds=kinds)
+
+
+def comment_rows(course: Course) -> list[dict[str, str]]:
+    """Return the last ten candidates for a comment, the newest first, each against the champion of its time."""
+    rows = list[dict[str, str]]()
+    unit, sign = unit_of(course.metric), course.rules.sign
+    change = _change(course)
+    digits = unit.digits(course.rules.effect)
+    level = percent(1 - course.rules.alpha)
+    for each in course.systems[:0:-1][:10]:
+        if not each.looks or not each.looks[-1].runs:
+            continue
+        look = each.looks[-1]
+        before = [other for other in course.systems if not each.verdict or other.order < each.order]
+        kept = [other for other in before if other.verdict == "keep"]
+        champion = max(kept, key=lambda other: other.order, default=course.systems[0])
+        decided = each.decided or math.inf
+        scores = [score for at, score in sorted(each.scores.items()) if at < decided and math.isfinite(score)]
+        after = sum(scores[-look.runs :]) / look.runs
+        low, high = sorted([sign * look.low, sign * look.high])
+        title = f"{shorten(each.title, 60)} against {shorten(champion.title, 60)}"
+        numbers = {"before": unit.text(after - sign * look.gain, digits), "after": unit.text(after, digits)}
+        numbers |= {f"difference ({level})": f"{change(sign * look.gain)} ({between(low, high, change)})"}
+        numbers |= {"verdict": each.verdict or "undecided", "cost": counted(len(each.scores), "run")}
+        rows.append({metric_text(course.metric): title, **numbers})
+    return rows
 
 
 def session_document(course: Course, source: Source) -> Document:
