@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 
+from mlflow_l3d.analysis.planning.evidence import evidence_needed
 from mlflow_l3d.report.draw import Axis, dot, drawn_line, svg, whisker
 from mlflow_l3d.report.numbers import (
     MISSING,
@@ -179,25 +180,25 @@ def candidates_table(course: Course, most: int | None = None) -> Table | None:
 
 def comment_rows(course: Course) -> list[dict[str, str]]:
     """Return the last ten candidates for a comment, the newest first, each against the champion of its time."""
-    rows = list[dict[str, str]]()
-    unit, sign = unit_of(course.metric), course.rules.sign
-    change = _change(course)
-    digits = unit.digits(course.rules.effect)
-    level = percent(1 - course.rules.alpha)
+    rows, rules = list[dict[str, str]](), course.rules
+    unit, sign, change = unit_of(course.metric), rules.sign, _change(course)
+    digits = unit.digits(rules.effect)
+    champions = [course.systems[0].title, *(step.name for step in course.path)]
     for each in course.systems[:0:-1][:10]:
-        if not each.looks or not each.looks[-1].runs:
+        if not each.looks:
             continue
         look = each.looks[-1]
-        before = [other for other in course.systems if not each.verdict or other.order < each.order]
-        kept = [other for other in before if other.verdict == "keep"]
-        champion = max(kept, key=lambda other: other.order, default=course.systems[0])
-        decided = each.decided or math.inf
-        scores = [score for at, score in sorted(each.scores.items()) if at < decided and math.isfinite(score)]
-        after = sum(scores[-look.runs :]) / look.runs
+        # Only what a claim took says which champion an undecided candidate met: others may have followed since.
+        kept = round(evidence_needed(each.number, 0, rules.candidates, rules.alpha) / look.needed) - 1
+        runs = sorted(each.scores.items())[: len(each.looks)]  # a look follows each run; later ones confirm
+        scores = [score for _, score in runs if math.isfinite(score)]
+        scores = scores[len(scores) - look.runs :]
+        after = sum(scores) / len(scores) if scores else math.nan
         low, high = sorted([sign * look.low, sign * look.high])
-        title = f"{shorten(each.title, 60)} against {shorten(champion.title, 60)}"
+        title = f"{shorten(each.title, 60)} against {shorten(champions[kept], 60)}"
+        difference = with_limits(change(sign * look.gain), between(low, high, change), "({})")
         numbers = {"before": unit.text(after - sign * look.gain, digits), "after": unit.text(after, digits)}
-        numbers |= {f"difference ({level})": f"{change(sign * look.gain)} ({between(low, high, change)})"}
+        numbers |= {f"difference ({percent(1 - rules.alpha)})": difference}
         numbers |= {"verdict": each.verdict or "undecided", "cost": counted(len(each.scores), "run")}
         rows.append({metric_text(course.metric): title, **numbers})
     return rows
