@@ -195,7 +195,7 @@ def comment_rows(course: Course) -> list[dict[str, str]]:
         scores = scores[len(scores) - look.runs :]
         after = sum(scores) / len(scores) if scores else math.nan
         low, high = sorted([sign * look.low, sign * look.high])
-        title = f"{shorten(each.title, 60)} against {shorten(champions[kept], 60)}"
+        title = f"{shorten(each.title, 60)} against {shorten(champions[min(kept, len(course.path))], 60)}"
         difference = with_limits(change(sign * look.gain), between(low, high, change), "({})")
         numbers = {"before": unit.text(after - sign * look.gain, digits), "after": unit.text(after, digits)}
         numbers |= {f"difference ({percent(1 - rules.alpha)})": difference}
