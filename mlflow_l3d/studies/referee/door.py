@@ -37,7 +37,7 @@ class Referee:
     better than the champion that it replaced, however many candidates there are, whatever the earlier verdicts made you
     try next, and whenever you look or stop. `confirmed` gains are from fresh runs, which did not decide that the
     champion was kept. Later candidates are compared with them, and a lucky champion stays: in simulations the last gain
-    is 2 to 10 % too large.
+    is up to 10 % too large.
 
     What is assumed: runs of different seeds are independent, and nobody saw the candidates' runs of these seeds before.
     A candidate that is proposed because they were lucky needs another root seed. How much runs of candidates vary is
