@@ -20,7 +20,7 @@ from _common import machine, table
 from scipy.special import stdtr
 
 from mlflow_l3d.studies.referee.numbers import Rules
-from mlflow_l3d.studies.referee.numbers.session import Session
+from mlflow_l3d.studies.referee.numbers.session import Session, SystemRecord
 
 CANDIDATES: Final = 300
 BETTER: Final = 10
@@ -122,11 +122,12 @@ def oracle(world: Simulated, gains: list[float]) -> Ended:
 def referee(world: Simulated, gains: list[float], rules: Rules | None = None) -> Ended:
     """Judge each candidate as `mlflow-l3d referee` does."""
     rules = rules or Rules(effect=1.0, candidates=CANDIDATES)
-    baseline = {number: world.run(0.0, number) for number in range(BASELINE)}
+    scores = {number: world.run(0.0, number) for number in range(BASELINE)}
+    baseline = SystemRecord("", 0, "baseline", "", scores=scores)
     session = Session(rules, baseline, shares_seeds=world.correlation > 0)
     mean, kept, false = 0.0, 0, 0
-    for index, gain in enumerate(gains):
-        scores: dict[int, float] = {}
+    for index, gain in enumerate(gains, 1):
+        scores = {}
         while True:
             number = session.next_number + len(scores)
             if number not in session.champion.scores:
@@ -135,7 +136,8 @@ def referee(world: Simulated, gains: list[float], rules: Rules | None = None) ->
             look = session.look(scores)
             if look.verdict != "undecided":
                 break
-        session.conclude(str(index), scores, look)
+        decided = max(scores) + 1
+        session.conclude(SystemRecord("", index, str(index), "", None, scores, look.verdict, [look], decided))
         if look.verdict == "keep":
             mean, kept, false = mean + gain, kept + (gain > 0), false + (gain == 0)
             for number in session.to_confirm:

@@ -125,6 +125,11 @@ def test_the_check_has_the_status_of_the_command(job, status, verdict, undecided
         (f"{STUDY}; echo '### tests' > tests.md; exit 2", 2, "### tests"),
         (f"{STUDY}; echo '!!!! KeyboardInterrupt !!!!'; seq 4; exit 2", 2, "### It is undecided."),
         ("""echo '{"verdict": "keep", "earlier": {"verdict": "undecided"}}'; exit 2""", 2, "### keep"),
+        (
+            f"""{STUDY}; echo '{{"verdict": "keep", "referee": "{RUN}"}}'""",
+            0,
+            "### keep\n\n### It is undecided.\n\n```json\n{",
+        ),
         ("""echo '["undecided"]'; exit 2""", 2, "### The command wrote no result"),
         (r"printf '\xff' > tests.md; exit 2", 2, "\ufffd\nExit status 2."),
     ],

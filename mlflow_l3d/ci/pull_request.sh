@@ -55,7 +55,7 @@ run_python() { "$(command -v python3 || echo python)" -c "$@"; }
 
 # Runs the command, and writes `status`, `verdict`, `comment.md`, `badge.svg` and the report to the folder.
 measure() {
-    local code=0 run last verdict=''
+    local answer code=0 run last session='' verdict=''
     mkdir -p "$folder"
     rm -f "$folder"/{status,verdict,comment.md,badge.svg}
     touch "$scratch/begun"
@@ -63,9 +63,11 @@ measure() {
     run=$(cat "$scratch/output" "$scratch/errors" |
         grep -aoE '(This run: [^[:space:]]*/runs/|MLflow run )[0-9a-f]{32}' | tail -n 1 | tail -c 33) || run=''
     last=$(tail -n 1 "$scratch/output")
+    # A referee's answer names its session, which has numbers and a page, whatever else the command ran before.
+    [[ $last =~ \"referee\":\ \"([0-9a-f]{32})\" ]] && session=${BASH_REMATCH[1]}
     if [[ -n $markdown && -f $markdown && ! $markdown -ot $scratch/begun ]]; then
         cp "$markdown" "$folder/comment.md"
-    elif [[ -n $run ]] && ((code < 3)) && verdict=$(
+    elif [[ -z $session && -n $run ]] && ((code < 3)) && verdict=$(
         mlflow-l3d view "$run" --comment "$folder/comment.md" --badge "$folder/badge.svg" --bundle "$folder"
     ); then
         verdict=${verdict%%:*}
@@ -78,7 +80,12 @@ if verdict not in ("keep", "reject", "better", "worse", "equivalent", "undecided
 text = json.dumps(told, indent=1).replace("`", "")
 open(sys.argv[2], "w", encoding="utf-8").write(f"### {verdict}\n\n```json\n{text}\n```\n")
 print(verdict)' "$last" "$folder/comment.md" 2> "$scratch/refused"); then
-        :
+        if [[ -n $session ]] && mlflow-l3d view "$session" --comment "$scratch/session.md" --badge "$folder/badge.svg" \
+            --bundle "$folder" >&2
+        then  # the numbers of the session, then the answer about this candidate
+            answer=$(tail -n +3 "$folder/comment.md")
+            printf '### %s\n\n%s\n\n%s\n' "$verdict" "$(< "$scratch/session.md")" "$answer" > "$folder/comment.md"
+        fi
     else
         verdict=''
         # Of all that is printed, counts of pytest are no secret.

@@ -15,7 +15,14 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from mlflow_l3d.analysis.planning.cases import Reading, Verdict, read_estimate, read_outcomes, read_scores
+from mlflow_l3d.analysis.planning.cases import (
+    Reading,
+    Verdict,
+    read_estimate,
+    read_outcomes,
+    read_scores,
+    shift_of_outcomes,
+)
 from mlflow_l3d.analysis.planning.evidence import evidence_of_lower_rate
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.paths import write_whole
@@ -242,14 +249,18 @@ class Case:
         numbers = dict.fromkeys(names, math.nan)
         if self.values:
             values, others = self._scores()
+            label, bound = self.requirement.label, self.requirement.bound
             reading = self.reading()
             remembered, has_changed = len(others), reading.changed > 1
-            same_spread = () if self.requirement.label or verdict == "failed" else others
+            same_spread = () if label or verdict == "failed" else others
             runs = (values, same_spread) if has_changed or verdict == "failed" else ([*values, *others], ())
-            estimate, *limits = read_estimate(*runs, 0.95, is_rate=self.requirement.is_rate)
-            sign = 1.0 if self.requirement.label else self.requirement.sign
-            low, high = limits if sign > 0 else (-limits[1], -limits[0])
-            numbers = {"estimate": sign * estimate, "low": low, "high": high}
+            shift = None if label else shift_of_outcomes([*values, *others], bound)
+            moved = [value + (shift or 0.0) for value in runs[0]]
+            mean_and_limits = read_estimate(moved, runs[1], 0.95, is_rate=shift is not None)
+            sign = 1.0 if label else self.requirement.sign
+            # Losses of 0 are shown as 0, not -0.
+            estimate, *limits = (sign * (number - (shift or 0.0)) + 0.0 for number in mean_and_limits)
+            numbers = {"estimate": estimate, "low": min(limits), "high": max(limits)}
             numbers |= {"fails": reading.below, "fails_needed": needed, "passes": reading.met}
             numbers["passes_needed"] = 1 / self.alpha
             if misses := verdict == "failed" and reading.below < needed:

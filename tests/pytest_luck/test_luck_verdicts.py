@@ -56,6 +56,16 @@ def test_scores_of_0_and_1_are_a_rate_with_the_stated_bound(sign: int) -> None:
     assert read_scores([1.0] * 40, [], 0.95, 1).verdict(20, 0.05) == "undecided"
     assert read_scores([0.0] * 40, [], 0.05, 1).verdict(20, 0.05) == "undecided"
     assert read_scores([0.0] * 6, [], 0.8, 1).verdict(2000, 0.05) == "failed"
+    case, required = Case(Record("a"), 20, 0.8, 0.05, 1.4), Requirement(sign * (0.8 if sign > 0 else 0.2), sign)
+    for index, score in enumerate(scores):
+        case.add(index, score if sign > 0 else 1 - score, required)
+    told, limits = case.summary("undecided", 20), read_estimate(scores, [], 0.95, is_rate=True)
+    ends = [told[name] for name in ("estimate", "low", "high")]
+    assert ends == pytest.approx(limits if sign > 0 else [1 - limits[at] for at in (0, 2, 1)])
+    for bound in (0.2, 2.0):  # the second of losses in another unit, which are no outcomes
+        case = Case(Record("a"), 20, 0.8, 0.05, 1.4)
+        case.add(0, 0.0, Requirement(sign * bound, sign))
+        assert str(case.summary("undecided", 20)["estimate"]) == "0.0"
 
 
 @pytest.mark.parametrize(("rate", "bound"), [(0.85, 0.95), (0.10, 0.05)])

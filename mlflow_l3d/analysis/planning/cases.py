@@ -8,7 +8,7 @@ runs of this suite with the remembered ones: it does not bound any error, and on
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -131,8 +131,8 @@ def read_scores(
     'failed'
     """
     every, clear, changed = [*values, *others], 0.8**checks / (checks + 1), 0.0
-    shift = 0.0 if bound > 0 else 1.0  # losses of 0 and 1 come as 0 and -1
-    if not is_difference and 0 < bound + shift < 1 and {score + shift for score in every} <= {0.0, 1.0}:
+    shift = None if is_difference else shift_of_outcomes(every, bound)
+    if shift is not None:
         passed, before = (round(math.fsum(runs) + shift * len(runs)) for runs in (values, others))
         return read_outcomes(passed, len(values) - passed, (before, len(others) - before), bound + shift, checks)
     # Remembered runs do not lend their spread: one that rarely diverges would look as if it could not by chance.
@@ -141,6 +141,13 @@ def read_scores(
     if len(others) > 1 and len(set(every)) > 1:
         changed = _changed_mean(_estimate(values, others), others, bound)
     return Reading(below, met, changed, clear)
+
+
+def shift_of_outcomes(scores: Iterable[float], bound: float) -> float | None:
+    """Return what is added to scores that pass or fail to make them 1 and 0; None of other scores."""
+    shift = 0.0 if bound > 0 else 1.0  # losses of 0 and 1 come as 0 and -1
+    is_rate = 0 < bound + shift < 1 and {score + shift for score in scores} <= {0.0, 1.0}
+    return shift if is_rate else None
 
 
 def _evidence(estimate: Estimate, sign: float, bound: float) -> float:

@@ -221,7 +221,8 @@ def facts_of(result: Any) -> Facts:
     if isinstance(result, Analysed) and len((shown := Shown(result.analysis)).golden_scores) > 1:
         return _of_scores(shown.analysis.metric, shown.golden_scores, shown.golden_deviation, "run")
     document = result.report()
-    return Facts("mlflow-l3d", document.headline or document.title)
+    rows = result.comment_rows() if hasattr(result, "comment_rows") else ()
+    return Facts("mlflow-l3d", document.headline or document.title, rows=tuple(rows))
 
 
 def _of_gate(gate: Gate) -> Facts:

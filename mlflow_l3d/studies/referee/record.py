@@ -21,7 +21,7 @@ from mlflow_l3d.studies.base import locked
 from mlflow_l3d.studies.files import LEFT_OUT
 from mlflow_l3d.studies.referee.numbers import OF_LOOK, Assessment, Judgement, Rules
 from mlflow_l3d.studies.referee.numbers.session import Course, Session, SystemRecord
-from mlflow_l3d.studies.referee.report import judgement_lines, session_document
+from mlflow_l3d.studies.referee.report import comment_rows, judgement_lines, session_document
 from mlflow_l3d.studies.referee.source import Candidate, check_scores, check_unit
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tracking import names
@@ -94,6 +94,10 @@ class RefereeSession(OnOneScreen):
     def report(self) -> Document:
         """Return the session as people read it."""
         return session_document(self.course, self.source)
+
+    def comment_rows(self) -> list[dict[str, str]]:
+        """Return what a comment on a pull request has of the candidates: before, after, interval, verdict and cost."""
+        return comment_rows(self.course)
 
     def summary(self) -> str:
         """Return the text that the command line prints: of a judgement lines for people, and the last one is JSON."""

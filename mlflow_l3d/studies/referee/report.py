@@ -9,8 +9,20 @@ from functools import partial
 
 import numpy as np
 
+from mlflow_l3d.analysis.planning.evidence import evidence_needed
 from mlflow_l3d.report.draw import Axis, dot, drawn_line, svg, whisker
-from mlflow_l3d.report.numbers import MISSING, between, counted, listed, percent, plain, shorten, unit_of, with_limits
+from mlflow_l3d.report.numbers import (
+    MISSING,
+    between,
+    counted,
+    listed,
+    metric_text,
+    percent,
+    plain,
+    shorten,
+    unit_of,
+    with_limits,
+)
 from mlflow_l3d.report.page import Document, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Drawn, Table, verdict_cell
@@ -164,6 +176,32 @@ def candidates_table(course: Course, most: int | None = None) -> Table | None:
     note += f" {counted(left, 'earlier candidate')} not shown." if left else ""
     kinds = tuple(_KINDS.get(each.verdict, "undecided") for each in chosen)
     return Table.of(rows, note, texts=frozenset({1, 5}), title="Candidates", kinds=kinds)
+
+
+def comment_rows(course: Course) -> list[dict[str, str]]:
+    """Return the last ten candidates for a comment, the newest first, each against the champion of its time."""
+    rows, rules = list[dict[str, str]](), course.rules
+    unit, sign, change = unit_of(course.metric), rules.sign, _change(course)
+    digits = unit.digits(rules.effect)
+    champions = [course.systems[0].title, *(step.name for step in course.path)]
+    for each in course.systems[:0:-1][:10]:
+        if not each.looks:
+            continue
+        look = each.looks[-1]
+        # Only what a claim took says which champion an undecided candidate met: others may have followed since.
+        kept = round(evidence_needed(each.number, 0, rules.candidates, rules.alpha) / look.needed) - 1
+        runs = sorted(each.scores.items())[: len(each.looks)]  # a look follows each run; later ones confirm
+        scores = [score for _, score in runs if math.isfinite(score)]
+        scores = scores[len(scores) - look.runs :]
+        after = sum(scores) / len(scores) if scores else math.nan
+        low, high = sorted([sign * look.low, sign * look.high])
+        title = f"{shorten(each.title, 60)} against {shorten(champions[min(kept, len(course.path))], 60)}"
+        difference = with_limits(change(sign * look.gain), between(low, high, change), "({})")
+        numbers = {"before": unit.text(after - sign * look.gain, digits), "after": unit.text(after, digits)}
+        numbers |= {f"difference ({percent(1 - rules.alpha)})": difference}
+        numbers |= {"verdict": each.verdict or "undecided", "cost": counted(len(each.scores), "run")}
+        rows.append({metric_text(course.metric): title, **numbers})
+    return rows
 
 
 def session_document(course: Course, source: Source) -> Document:

@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mlflow_l3d.analysis.planning.evidence import evidence_needed
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
+from mlflow_l3d.studies.evaluation.finished import facts_of
 from mlflow_l3d.studies.referee import conduct
 from mlflow_l3d.studies.referee.numbers import Assessment, Judgement, Rules, Verdict
 from mlflow_l3d.studies.referee.numbers.session import Course, Step, SystemRecord
+from mlflow_l3d.studies.referee.record import RefereeSession
 from mlflow_l3d.studies.referee.report import headline, judgement_lines, path_table, session_document
 
 
@@ -140,3 +143,20 @@ def test_runs_without_a_score_are_those_of_the_candidate_that_is_judged() -> Non
     failed = replace(COURSE.systems[2], scores={2: math.nan, 3: math.nan})
     lines = judgement_lines(replace(COURSE, systems=(*COURSE.systems[:2], failed, *COURSE.systems[3:])), kept)
     assert "2 runs have no score and do not count" in " ".join(lines)
+
+
+def test_a_comment_has_each_candidate_before_and_after() -> None:
+    first = evidence_needed(1, 0, 300, 0.05)  # half of it once one candidate is kept
+    failed = replace(look(0, math.nan, "reject"), needed=first / 2)
+    systems = [*COURSE.systems, replace(system(4, "<lr=9>", "reject", failed), scores={9: math.nan})]
+    for each in systems[1:4]:  # the third one was begun before the second one was kept
+        looks, scores = [replace(at, needed=first) for at in each.looks], each.scores | {50: 0.9}
+        systems[each.number] = replace(each, looks=looks, scores=scores)  # run 50 confirms, or has no look yet
+    session = RefereeSession("c" * 32, replace(COURSE, systems=tuple(systems)), Source())
+    rows = [[*row.values()] for row in facts_of(session).rows]
+    assert rows == [
+        ["<lr=9> against dropout=0", "n/a", "n/a", "n/a", "reject", "1 run"],
+        ["<epochs=20> against the head", "51.0", "52.0", "+1.0\n(-2.0 to +4.0)", "undecided", "2 runs"],
+        ["dropout=0 against the head", "46.5", "52.5", "+6.0\n(+3.0 to +9.0)", "keep", "3 runs"],
+        ["learning_rate=1 against the head", "60.0", "52.0", "-8.0\n(-11.0 to -5.0)", "reject", "2 runs"],
+    ]

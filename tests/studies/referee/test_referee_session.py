@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from project_scripts import ROOT, load_script
 from scipy import stats
 
 from mlflow_l3d.analysis.planning.evidence import Estimate, confidence_sequence, evidence_of_gain
@@ -312,3 +313,13 @@ def test_fresh_runs_decided_nothing_nor_did_those_of_the_baseline_beside_them() 
     session, verdicts, *_ = play(1, [2.0, 0.0])
     assert verdicts[0] == "keep"
     assert session.to_confirm.start == 20
+
+
+def test_the_simulation_of_the_docs_plays_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    script = load_script("benchmarks/referee.py")
+    ended = script.referee(
+        script.Simulated(np.random.default_rng(0), 0.8), [0.0, 3.0, 0.0], replace(RULES, candidates=3)
+    )
+    assert (ended.kept, ended.false, ended.true) == (1, 0, 3.0)
+    assert abs(ended.claimed - 3) < 1
