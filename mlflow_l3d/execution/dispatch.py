@@ -206,8 +206,9 @@ class Dispatcher(Generic[W]):
             return None
         if not was_ready:
             if not self._pool.workers:
-                fix = "its own output says why. Fewer workers need less memory."
-                raise L3DError(f"approach {self._job.approach.name}: {message.how} before it was ready; {fix}")
+                is_refusal = " refused: " in message.how
+                fix = "make them equal" if is_refusal else "its own output says why. Fewer workers need less memory"
+                raise L3DError(f"approach {self._job.approach.name}: {message.how} before it was ready; {fix}.")
             self._refused += 1
             logger.warning("%s before it was ready; %d are left", message.how, len(self._pool.workers))
         if current is None or self._again(current, ATTEMPTS):

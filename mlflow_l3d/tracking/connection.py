@@ -46,6 +46,19 @@ _PAUSES: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 _LONGEST: Final = 30.0
 """No call is tried again after so many seconds."""
 _FINAL: Final = re.compile("Failed to establish a new connection|Connection refused|Failed to resolve|database schema")
+_STATUS: Final = re.compile(
+    r"(?<=too many )\d{3}(?= error responses)|(?<=error code )[45]\d\d\b|\b4\d\d(?= Client Error)"
+)
+"""The status of HTTP in what MLflow, or requests, say of an answer."""
+_REFUSALS: Final = {
+    401: ("the server refuses the login", "Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD."),
+    403: ("the server denies this user access", "Ask for permission to read and write."),
+    413: (
+        "the server, or a proxy before it, takes no request of this size",
+        "Raise that limit (nginx: client_max_body_size).",
+    ),
+    421: ("the server does not know itself by this name", "Start it with --allowed-hosts NAME:PORT."),
+}
 _DRIVERS: Final = {"MySQLdb": "mysqlclient", "psycopg": "psycopg[binary]", "psycopg2": "psycopg2-binary"}
 """Modules of databases whose packages have other names."""
 STRANGER: Final = (
@@ -79,8 +92,8 @@ def is_outage(error: BaseException) -> bool:
         return isinstance(error, OSError) and status in _OUTAGES and error.errno not in _DENIED
     from mlflow.exceptions import ERROR_CODE_TO_HTTP_STATUS
 
-    stated = re.findall(r"error code (\d+)\b", str(error))
-    return {{**ERROR_CODE_TO_HTTP_STATUS, **_PERMANENT}.get(code, 500), *map(int, stated)} <= _OUTAGES
+    stated = map(int, _STATUS.findall(str(error)))
+    return {{**ERROR_CODE_TO_HTTP_STATUS, **_PERMANENT}.get(code, 500), *stated} <= _OUTAGES
 
 
 @contextmanager
@@ -109,7 +122,7 @@ def again(call: Callable[[], T]) -> T:
         except Exception as error:  # noqa: BLE001 - it is raised, or what it means to the user
             late = time.monotonic() - began > _LONGEST
             if late or not is_outage(error) or _FINAL.search(str(error)) or (pause := next(pauses, None)) is None:
-                raise _refusal(error) or error  # noqa: B904 - `from` would repeat the error under itself
+                raise refusal_of(error) or error  # noqa: B904 - `from` would repeat the error under itself
         time.sleep(pause)
 
 
@@ -220,18 +233,17 @@ def _make(uri: str) -> None:
         draft.unlink(missing_ok=True)
 
 
-def _refusal(error: Exception) -> L3DError | None:
-    """Return the error for a user whom the server does not know, or does not let read or write; None for others."""
-    text, code = str(error), getattr(error, "error_code", "")
-    if "error code 401" in text or code == "UNAUTHENTICATED":
-        allowed, fix = "the server refuses the login", "Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD."
-    elif "error code 403" in text or code == "PERMISSION_DENIED":
-        allowed, fix = "the server denies this user access", "Ask for permission to read and write."
-    else:
+def refusal_of(error: Exception) -> L3DError | None:
+    """Return the error of a server that refuses this user, its name or the size of a request; None for others."""
+    code = {"UNAUTHENTICATED": 401, "PERMISSION_DENIED": 403}.get(getattr(error, "error_code", ""))
+    if "Invalid Host header" in str(error):  # with 403
+        code = 421
+    status = _STATUS.search(str(error))
+    if (refusal := _REFUSALS.get(code or int(status[0] if status else 0))) is None:
         return None
     import mlflow
 
-    return ParameterError("MLFLOW_TRACKING_URI", public_uri(mlflow.get_tracking_uri()), allowed, fix)
+    return ParameterError("MLFLOW_TRACKING_URI", public_uri(mlflow.get_tracking_uri()), *refusal)
 
 
 def _unreachable(uri: str, error: Exception) -> L3DError:
@@ -255,8 +267,8 @@ def _unreachable(uri: str, error: Exception) -> L3DError:
     elif driver := re.search(r"No module named '(\w+)'", text):
         allowed = f"this store needs the Python module {driver[1]}, which is not installed"
         fix = f"Run pip install {_DRIVERS.get(driver[1], driver[1])}, or set another address."
-    elif status := re.search(r"too many (\d{3}) error responses|error code ([45]\d\d)\b", text):
-        allowed = f"a server answers there, but with HTTP status {status[1] or status[2]}"
+    elif status := _STATUS.search(text):
+        allowed = f"a server answers there, but with HTTP status {status[0]}"
         fix = "Check the address, also its path, and the server's log; if it is busy, try again later."
     elif isinstance(error, Warning):
         allowed = f"MLflow warns, and your filter makes warnings errors ({text[:200]})"
@@ -273,8 +285,12 @@ def _unreachable(uri: str, error: Exception) -> L3DError:
 
 
 def outage_line(error: BaseException) -> str:
-    """Return what is to be said of an outage: a disk of this machine, or the server."""
-    return disk_line(error) or f"The tracking server does not answer: {error_line(error)[:200].rstrip('.')}."
+    """Return what is to be said of an outage: a disk of this machine, or the server, whose cause MLflow names last."""
+    text = error_line(error)
+    status = _STATUS.search(text)
+    cause = re.sub(r".*\(Caused by (.*)\)|.*##### ", r"\1", text)[:200].rstrip(".")
+    answer = f"HTTP status {status[0]}, see its log" if status else cause
+    return disk_line(error) or f"The tracking server does not answer: {answer}."
 
 
 def error_line(error: BaseException) -> str:

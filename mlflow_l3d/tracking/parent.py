@@ -159,6 +159,7 @@ def attach(
     client: Client, project_run: str | None, title: str, tags: Mapping[str, str], experiment_id: str | None = None
 ) -> Run:
     """Return the run `project_run`, or else a new one in an experiment, with a title and tags of ours."""
+    title = title[:250]  # PostgreSQL takes no more
     if project_run is None:
         from mlflow.tracking.context.registry import resolve_tags
 

@@ -92,7 +92,7 @@ def test_conformance(tmp_path, local):
 @pytest.mark.cluster
 def test_a_worker_with_other_numerics_refuses(tmp_path):
     job = replace(bench_job(Trouble(), tmp_path), model_revision="0123")
-    with pytest.raises(L3DError, match=r"worker on \S+ refused: .*model is none, not 0123 before it was ready"):
+    with pytest.raises(L3DError, match=r"worker on \S+ refused: .*model is none, not 0123 before it was ready; make"):
         list(Local(job=job, workers=2).run(CELLS))
 
 
