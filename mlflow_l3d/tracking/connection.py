@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
+from urllib.parse import urlsplit
 
 from mlflow_l3d.errors import L3DError, ParameterError, disk_line
 from mlflow_l3d.execution.environment import variables
@@ -53,11 +54,8 @@ _STATUS: Final = re.compile(
 _REFUSALS: Final = {
     401: ("the server refuses the login", "Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD."),
     403: ("the server denies this user access", "Ask for permission to read and write."),
-    413: (
-        "the server, or a proxy before it, takes no request of this size",
-        "Raise that limit (nginx: client_max_body_size).",
-    ),
-    421: ("the server does not know itself by this name", "Start it with --allowed-hosts NAME:PORT."),
+    413: ("a request is too large for the server or its proxy", "Raise that limit (nginx: client_max_body_size)."),
+    421: ("the server does not know itself by this name", "Start it with --allowed-hosts {host}."),
 }
 _DRIVERS: Final = {"MySQLdb": "mysqlclient", "psycopg": "psycopg[binary]", "psycopg2": "psycopg2-binary"}
 """Modules of databases whose packages have other names."""
@@ -243,7 +241,9 @@ def refusal_of(error: Exception) -> L3DError | None:
         return None
     import mlflow
 
-    return ParameterError("MLFLOW_TRACKING_URI", public_uri(mlflow.get_tracking_uri()), *refusal)
+    allowed, fix = refusal
+    uri = public_uri(mlflow.get_tracking_uri())
+    return ParameterError("MLFLOW_TRACKING_URI", uri, allowed, fix.format(host=urlsplit(uri).netloc))
 
 
 def _unreachable(uri: str, error: Exception) -> L3DError:

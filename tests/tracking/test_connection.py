@@ -71,7 +71,7 @@ def answering(request: pytest.FixtureRequest) -> Iterator[str]:
         (429, "a server answers there, but with HTTP status 429. Check"),
         (503, "a server answers there, but with HTTP status 503. Check"),
         (200, "is not an MLflow tracking server, or a page to log in is in between. Check the address"),
-        ((403, "Invalid Host header"), "Start it with --allowed-hosts NAME:PORT."),
+        ((403, "Invalid Host header"), "Start it with --allowed-hosts 127.0.0.1:"),
     ],
     indirect=["answering"],
 )
