@@ -192,7 +192,9 @@ def _difference(job: Job) -> str:
         expected["model"] = job.model_revision
     differing = {name: value for name, value in here.items() if expected.get(name, value) != value}
     differ = ", ".join(f"{name} is {value}, not {expected[name]}" for name, value in differing.items())
-    return f"it differs from where the study began, or a file has changed since: {differ}" if differ else ""
+    return (
+        f"it differs from the machine that planned the study, or a file has changed since: {differ}" if differ else ""
+    )
 
 
 @dataclass(frozen=True, slots=True)
