@@ -89,6 +89,11 @@ def test_an_experiment_that_nobody_may_create(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "mine")
     with pytest.raises(MlflowException, match="quota of experiments reached"):
         current_experiment_id(client)
+    client.create_experiment.side_effect = RestException({"error_code": "BAD_REQUEST", "message": "value too long"})
+    with pytest.raises(
+        ParameterError, match=r"^MLFLOW_EXPERIMENT_NAME=mine: .* \(BAD_REQUEST: value too long\)\. Name"
+    ):
+        current_experiment_id(client)
 
 
 @pytest.mark.parametrize(
