@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from mlflow_l3d.errors import L3DError, ParameterError, disk_line
 from mlflow_l3d.execution.environment import variables
-from mlflow_l3d.paths import working_folder
+from mlflow_l3d.paths import public_path
 from mlflow_l3d.privacy import public_text
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ _SETTINGS: Final = {
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
-_OUTAGES: Final = {408, 425, 429, 500, 502, 503, 504}
-"""Answers of HTTP after which the same call may succeed."""
+_OUTAGES: Final = {408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 530}
+"""Answers of HTTP after which the same call may succeed; from 520 on those of Cloudflare for a server that is away."""
 _DENIED: Final = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}
 """Numbers of errors of a folder of this machine that do not pass by themselves."""
 _PERMANENT: Final = {"FEATURE_DISABLED": 403, "INVALID_STATE": 409, "RESOURCE_LIMIT_EXCEEDED": 403}
@@ -47,15 +47,16 @@ _PAUSES: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 _LONGEST: Final = 30.0
 """No call is tried again after so many seconds."""
 _FINAL: Final = re.compile("Failed to establish a new connection|Connection refused|Failed to resolve|database schema")
-_STATUS: Final = re.compile(
-    r"(?<=too many )\d{3}(?= error responses)|(?<=error code )[45]\d\d\b|\b4\d\d(?= Client Error)"
-)
+_STATUS: Final = re.compile(r"(?<=too many )\d{3}\b|(?<=error code )\d{3}\b|\b\d{3}(?= (?:Client|Server) Error)")
 """The status of HTTP in what MLflow, or requests, say of an answer."""
 _REFUSALS: Final = {
-    401: ("the server refuses the login", "Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD."),
+    401: ("the login fails", "Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN."),
     403: ("the server denies this user access", "Ask for permission to read and write."),
     413: ("a request is too large for the server or its proxy", "Raise that limit (nginx: client_max_body_size)."),
-    421: ("the server does not know itself by this name", "Start it with --allowed-hosts {host}."),
+    421: (
+        "the server does not know itself by this name",
+        "Start it with --allowed-hosts {host} and its other addresses.",
+    ),
 }
 _DRIVERS: Final = {"MySQLdb": "mysqlclient", "psycopg": "psycopg[binary]", "psycopg2": "psycopg2-binary"}
 """Modules of databases whose packages have other names."""
@@ -73,14 +74,6 @@ def public_uri(uri: str) -> str:
     return re.sub(r"(?<=://)[^/\s]*@", "", uri)
 
 
-def public_path(text: str) -> str:
-    """Return a text with the user's home folder as ``~`` and the working folder as ``.``."""
-    for folder, sign in ((working_folder(), "."), (Path.home(), "~")):
-        if len(folder.parts) > 1:
-            text = re.sub(re.escape(str(folder)) + r"(?![\w.-])", sign, text)
-    return text
-
-
 def is_outage(error: BaseException) -> bool:
     """Return whether a failed call may succeed later: the server is away, overloaded or locked, not unwilling."""
     code = getattr(error, "error_code", None)
@@ -88,10 +81,18 @@ def is_outage(error: BaseException) -> bool:
         # requests' errors are OSErrors; so is a full or absent disk. An answer that refuses is no outage.
         status = getattr(getattr(error, "response", None), "status_code", 500)
         return isinstance(error, OSError) and status in _OUTAGES and error.errno not in _DENIED
+    if _is_of_proxy(error):
+        return False
     from mlflow.exceptions import ERROR_CODE_TO_HTTP_STATUS
 
     stated = map(int, _STATUS.findall(str(error)))
     return {{**ERROR_CODE_TO_HTTP_STATUS, **_PERMANENT}.get(code, 500), *stated} <= _OUTAGES
+
+
+def _is_of_proxy(error: BaseException) -> bool:
+    """Return whether a proxy refuses: in JSON without MLflow's code. Of an outage's answer MLflow passes no JSON on."""
+    answer = getattr(error, "json", None)
+    return isinstance(answer, dict) and "error_code" not in answer
 
 
 @contextmanager
@@ -233,16 +234,19 @@ def _make(uri: str) -> None:
 
 def refusal_of(error: Exception) -> L3DError | None:
     """Return the error of a server that refuses this user, its name or the size of a request; None for others."""
-    code = {"UNAUTHENTICATED": 401, "PERMISSION_DENIED": 403}.get(getattr(error, "error_code", ""))
-    if "Invalid Host header" in str(error):  # with 403
-        code = 421
-    status = _STATUS.search(str(error))
-    if (refusal := _REFUSALS.get(code or int(status[0] if status else 0))) is None:
-        return None
     import mlflow
+    from mlflow.exceptions import ERROR_CODE_TO_HTTP_STATUS
 
-    allowed, fix = refusal
-    uri = public_uri(mlflow.get_tracking_uri())
+    text, uri = str(error), public_uri(mlflow.get_tracking_uri())
+    stated = _STATUS.search(text)
+    status = int(stated[0]) if stated else ERROR_CODE_TO_HTTP_STATUS.get(getattr(error, "error_code", ""), 0)
+    status = 421 if "Invalid Host header" in text else status
+    if _is_of_proxy(error):
+        allowed, fix = f"a proxy refuses the request ({error_line(error)[:200]})", "Check the address and the login."
+    elif status in _REFUSALS:
+        allowed, fix = _REFUSALS[status]
+    else:
+        return None
     return ParameterError("MLFLOW_TRACKING_URI", uri, allowed, fix.format(host=urlsplit(uri).netloc))
 
 
@@ -275,12 +279,10 @@ def _unreachable(uri: str, error: Exception) -> L3DError:
         fix = f"Add the filter default::{type(error).__module__}.{type(error).__qualname__}."
     elif "not in a valid JSON format" in text:
         allowed, fix = STRANGER
+    elif uri.startswith("http"):
+        allowed, fix = f"no tracking server answers there ({text[:200]})", "Start it, or set another address."
     else:
-        allowed = f"this store cannot be used ({text[:200]})"
-        fix = "Mend that and try again, or set another address."
-        if uri.startswith("http"):
-            allowed = f"no tracking server answers there ({text[:200]})"
-            fix = "Start it, or set another address."
+        allowed, fix = f"this store cannot be used ({text[:200]})", "Mend that and try again, or set another address."
     return ParameterError("MLFLOW_TRACKING_URI", uri, allowed, fix)
 
 

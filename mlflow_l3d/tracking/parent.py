@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.paths import public_name
+from mlflow_l3d.paths import public_name, public_path
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import Parent, batches, condition, found, search
-from mlflow_l3d.tracking.connection import STRANGER, Client, Run, again, error_line, is_outage, public_path, public_uri
+from mlflow_l3d.tracking.connection import STRANGER, Client, Run, again, error_line, is_outage, public_uri
 from mlflow_l3d.tracking.pages import Data, log_data, with_links
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ from warm_start import WarmStart
 
 import mlflow_l3d
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.paths import public_path
 from mlflow_l3d.tracking import connection
 from mlflow_l3d.tracking.children import found
 from mlflow_l3d.tracking.connection import (
@@ -31,7 +32,6 @@ from mlflow_l3d.tracking.connection import (
     is_outage,
     outage_line,
     own_settings,
-    public_path,
     public_uri,
 )
 from mlflow_l3d.tracking.parent import attach, current_experiment_id
@@ -65,13 +65,16 @@ def answering(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("answering", "says"),
     [
-        (401, "refuses the login"),
+        (401, "the login fails"),
+        (302, "a server answers there, but with HTTP status 302. Check"),
         (403, "denies this user access"),
         (404, "a server answers there, but with HTTP status 404. Check the address"),
         (429, "a server answers there, but with HTTP status 429. Check"),
         (503, "a server answers there, but with HTTP status 503. Check"),
         (200, "is not an MLflow tracking server, or a page to log in is in between. Check the address"),
         ((403, "Invalid Host header"), "Start it with --allowed-hosts 127.0.0.1:"),
+        ((401, '{"message": "Unauthorized"}'), "a proxy refuses the request (INTERNAL_ERROR: Unauthorized). Check"),
+        ((401, '{"error_code": "CUSTOMER_UNAUTHORIZED"}'), "MLFLOW_TRACKING_TOKEN."),
     ],
     indirect=["answering"],
 )
@@ -322,6 +325,9 @@ def test_the_home_folder_and_statements_are_left_out() -> None:
         (requests.HTTPError(response=Mock(status_code=503)), True),
         (requests.HTTPError(response=Mock(status_code=403)), False),
         (MlflowException("failures while downloading: ##### File a #####\n403 Client Error: Forbidden for url"), False),
+        (MlflowException("failed with error code 302 != 200"), False),
+        (MlflowException("failed with error code 521 != 200"), True),
+        (RestException({"message": "Unauthorized"}), False),
         (L3DError("the disk is full"), False),
         (ValueError("a mistake of ours"), False),
         (OSError(errno.ENOSPC, "full"), True),
