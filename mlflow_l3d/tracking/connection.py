@@ -53,10 +53,7 @@ _REFUSALS: Final = {
     401: ("the login fails", "Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN."),
     403: ("the server denies this user access", "Ask for permission to read and write."),
     413: ("a request is too large for the server or its proxy", "Raise that limit (nginx: client_max_body_size)."),
-    421: (
-        "the server does not know itself by this name",
-        "Start it with --allowed-hosts {host} and its other addresses.",
-    ),
+    421: ("the server does not know this name", "Start it with --allowed-hosts {host} and its other addresses."),
 }
 _DRIVERS: Final = {"MySQLdb": "mysqlclient", "psycopg": "psycopg[binary]", "psycopg2": "psycopg2-binary"}
 """Modules of databases whose packages have other names."""
@@ -241,13 +238,12 @@ def refusal_of(error: Exception) -> L3DError | None:
     stated = _STATUS.search(text)
     status = int(stated[0]) if stated else ERROR_CODE_TO_HTTP_STATUS.get(getattr(error, "error_code", ""), 0)
     status = 421 if "Invalid Host header" in text else status
+    allowed, fix = _REFUSALS.get(status, ("", ""))
+    fix = fix.format(host=urlsplit(uri).netloc)
     if _is_of_proxy(error):
-        allowed, fix = f"a proxy refuses the request ({error_line(error)[:200]})", "Check the address and the login."
-    elif status in _REFUSALS:
-        allowed, fix = _REFUSALS[status]
-    else:
-        return None
-    return ParameterError("MLFLOW_TRACKING_URI", uri, allowed, fix.format(host=urlsplit(uri).netloc))
+        allowed = f"a proxy refuses the request ({error_line(error)[:200]})"
+        fix = "Check the address and the login."
+    return ParameterError("MLFLOW_TRACKING_URI", uri, allowed, fix) if allowed else None
 
 
 def _unreachable(uri: str, error: Exception) -> L3DError:
@@ -280,9 +276,11 @@ def _unreachable(uri: str, error: Exception) -> L3DError:
     elif "not in a valid JSON format" in text:
         allowed, fix = STRANGER
     elif uri.startswith("http"):
-        allowed, fix = f"no tracking server answers there ({text[:200]})", "Start it, or set another address."
+        allowed = f"no tracking server answers there ({text[:200]})"
+        fix = "Start it, or set another address."
     else:
-        allowed, fix = f"this store cannot be used ({text[:200]})", "Mend that and try again, or set another address."
+        allowed = f"this store cannot be used ({text[:200]})"
+        fix = "Mend that and try again, or set another address."
     return ParameterError("MLFLOW_TRACKING_URI", uri, allowed, fix)
 
 
