@@ -82,6 +82,11 @@ def test_a_scheduler_that_takes_no_task(tmp_path, monkeypatch):
         L3DError, match=r"^executor=submitit: the scheduler takes no task \(.*no such partition\); check"
     ):
         list(Local(job=bench_job(Trouble(), tmp_path), workers=2).run(CELLS))
+    pool = slurm.TaskPool(bench_job(Trouble(), tmp_path), 2, complete(SubmititExecutor.options, OPTIONS))
+    pool._tasks[9] = Mock()  # of a worker that continues
+    pool.workers.append(pool.start())
+    assert [(worker.seat, message.refused) for worker, message in pool.events(0.0)] == [(0, True)]
+    pool.close()
 
 
 @pytest.mark.parametrize(
