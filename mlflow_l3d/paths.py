@@ -57,6 +57,14 @@ def working_folder() -> Path:
     return folder if folder.name else Path()
 
 
+def public_path(text: str) -> str:
+    """Return a text with the user's home folder as ``~`` and the working folder as ``.``."""
+    for folder, sign in ((working_folder(), "."), (Path.home(), "~")):
+        if len(folder.parts) > 1:
+            text = re.sub(re.escape(str(folder)) + r"(?![\w.-])", sign, text)
+    return text
+
+
 def private_folder(folder: Path, *, ours: bool = False) -> None:
     """Create a folder that nobody else can write to: its content (features, finished cells) is trusted.
 

@@ -54,11 +54,15 @@ _VARIABLE: Final = re.compile(
 _names_credential = lru_cache(maxsize=10_000)(_VARIABLE.search)
 _LONG: Final = re.compile(r"(?!\d{1,7}$).{6}", re.DOTALL)
 """Values that are replaced: shorter ones are parts of other words, short numbers are numbers."""
+_UNSTORABLE: Final = re.compile(r"[\x00\ud800-\udfff]")
+"""Characters that PostgreSQL does not take, or that UTF-8 has no bytes for: a run with one could never be uploaded."""
 _HOME: Final = re.compile(r"(?<![\w.])(?:/(?:home|Users)/|[A-Za-z]:\\+Users\\+)[^/\\\s'\":,;]+")
 
 
 def public_text(text: str, before: str = "") -> str:
     """Return a text, with what stands before it, as others may see it: without credentials and folders of users.
+
+    Characters that a tracking server cannot store become U+FFFD.
 
     Credentials are values with the name of one (``password=...``, ``--token ...``, ``Authorization: ...``), users of
     addresses, keys of well-known shapes, and values of environment variables with the name of a credential.
@@ -74,7 +78,7 @@ def public_text(text: str, before: str = "") -> str:
         text = text.replace(value, HIDDEN)
     text = _SHAPE.sub(HIDDEN, _USER.sub(f"{HIDDEN}@", f"{before}{text}"))
     text = _NAMED.sub(lambda match: f"{match['name']}{match['quote'] or ''}{HIDDEN}", text)
-    return _HOME.sub("~", text)
+    return _UNSTORABLE.sub("\ufffd", _HOME.sub("~", text))
 
 
 def public_value(name: str, value: str) -> str:

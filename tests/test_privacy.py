@@ -157,6 +157,10 @@ def test_the_rest_stays_readable(text, shown):
     assert public_words(text) == shown
 
 
+def test_a_character_that_no_server_stores_is_replaced():
+    assert public_text("exit 3: \0 and \udc80") == "exit 3: \ufffd and \ufffd"
+
+
 def test_a_parameter_of_a_secret_name_is_hidden():
     assert public_value("api_key", "swordfish") == "***"
     assert public_value("epochs", "3") == "3"

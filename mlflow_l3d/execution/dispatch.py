@@ -205,11 +205,12 @@ class Dispatcher(Generic[W]):
             self._queue.put_back([Call(current.cells, current.attempt)] if current else [])
             return None
         if not was_ready:
+            how = message.how.rstrip(".") if message.refused else f"{message.how} before it was ready"
             if not self._pool.workers:
-                fix = "its own output says why. Fewer workers need less memory."
-                raise L3DError(f"approach {self._job.approach.name}: {message.how} before it was ready; {fix}")
+                fix = "" if message.refused else "; its own output says why. Fewer workers need less memory"
+                raise L3DError(f"approach {self._job.approach.name}: {how}{fix}.")
             self._refused += 1
-            logger.warning("%s before it was ready; %d are left", message.how, len(self._pool.workers))
+            logger.warning("%s; %d are left", how, len(self._pool.workers))
         if current is None or self._again(current, ATTEMPTS):
             return None
         error = f"{message.how}; the cell was tried {current.attempt} times"

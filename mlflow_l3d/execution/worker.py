@@ -94,7 +94,7 @@ def serve_calls(
     except L3DError as error:
         send(_sendable(error))
     except RefusedError as refused:
-        send(Ended(f"worker on {os.uname().nodename} refused: {refused}"))
+        send(Ended(f"worker on {os.uname().nodename} refused: {refused}", refused=True))
     except LostDeviceError as error:
         send(Ended(f"worker lost its device ({error})"))
         return False
@@ -192,7 +192,8 @@ def _difference(job: Job) -> str:
         expected["model"] = job.model_revision
     differing = {name: value for name, value in here.items() if expected.get(name, value) != value}
     differ = ", ".join(f"{name} is {value}, not {expected[name]}" for name, value in differing.items())
-    return f"what it has is not what the keys of the cells say: {differ}" if differ else ""
+    why = "it differs from the machine that planned the study, or a file has changed since"
+    return f"{why}: {differ}; make them equal" if differ else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,10 +42,13 @@ class Ended:
     blameless
         Whether nothing that it ran can have ended it, as when its machine was taken away: its cells are tried again as
         if they had not been.
+    refused
+        Whether nothing of the job was tried; `how` then ends with what to do.
     """
 
     how: str
     blameless: bool = False
+    refused: bool = False
 
 
 Message = Ready | Busy | Outcome | Ended | L3DError
@@ -197,10 +200,7 @@ class Worker(ABC):
 
     @abstractmethod
     def give(self, cells: list[Cell] | None) -> None:
-        """Send the worker the cells of a call, or None: there are no more.
-
-        If it is gone that is not an error, since its pool will report it.
-        """
+        """Send the worker the cells of a call, or None: there are no more. If it is gone, its pool reports that."""
 
     def send(self, call: Call) -> None:
         """Give the worker a call."""

@@ -12,10 +12,11 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
+from urllib.parse import urlsplit
 
 from mlflow_l3d.errors import L3DError, ParameterError, disk_line
 from mlflow_l3d.execution.environment import variables
-from mlflow_l3d.paths import working_folder
+from mlflow_l3d.paths import public_path
 from mlflow_l3d.privacy import public_text
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ _SETTINGS: Final = {
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
-_OUTAGES: Final = {408, 425, 429, 500, 502, 503, 504}
-"""Answers of HTTP after which the same call may succeed."""
+_OUTAGES: Final = {408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 530}
+"""Answers of HTTP after which the same call may succeed; from 520 on those of Cloudflare for a server that is away."""
 _DENIED: Final = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}
 """Numbers of errors of a folder of this machine that do not pass by themselves."""
 _PERMANENT: Final = {"FEATURE_DISABLED": 403, "INVALID_STATE": 409, "RESOURCE_LIMIT_EXCEEDED": 403}
@@ -46,6 +47,14 @@ _PAUSES: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 _LONGEST: Final = 30.0
 """No call is tried again after so many seconds."""
 _FINAL: Final = re.compile("Failed to establish a new connection|Connection refused|Failed to resolve|database schema")
+_STATUS: Final = re.compile(r"(?<=too many )\d{3}\b|(?<=error code )\d{3}\b|\b\d{3}(?= (?:Client|Server) Error)")
+"""The status of HTTP in what MLflow, or requests, say of an answer."""
+_REFUSALS: Final = {
+    401: ("the login fails", "Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN."),
+    403: ("the server denies this user access", "Ask for permission to read and write."),
+    413: ("a request is too large for the server or its proxy", "Raise that limit (nginx: client_max_body_size)."),
+    421: ("the server does not know this name", "Start it with --allowed-hosts {host} and its other addresses."),
+}
 _DRIVERS: Final = {"MySQLdb": "mysqlclient", "psycopg": "psycopg[binary]", "psycopg2": "psycopg2-binary"}
 """Modules of databases whose packages have other names."""
 STRANGER: Final = (
@@ -62,14 +71,6 @@ def public_uri(uri: str) -> str:
     return re.sub(r"(?<=://)[^/\s]*@", "", uri)
 
 
-def public_path(text: str) -> str:
-    """Return a text with the user's home folder as ``~`` and the working folder as ``.``."""
-    for folder, sign in ((working_folder(), "."), (Path.home(), "~")):
-        if len(folder.parts) > 1:
-            text = re.sub(re.escape(str(folder)) + r"(?![\w.-])", sign, text)
-    return text
-
-
 def is_outage(error: BaseException) -> bool:
     """Return whether a failed call may succeed later: the server is away, overloaded or locked, not unwilling."""
     code = getattr(error, "error_code", None)
@@ -77,10 +78,18 @@ def is_outage(error: BaseException) -> bool:
         # requests' errors are OSErrors; so is a full or absent disk. An answer that refuses is no outage.
         status = getattr(getattr(error, "response", None), "status_code", 500)
         return isinstance(error, OSError) and status in _OUTAGES and error.errno not in _DENIED
+    if _is_of_proxy(error):
+        return False
     from mlflow.exceptions import ERROR_CODE_TO_HTTP_STATUS
 
-    stated = re.findall(r"error code (\d+)\b", str(error))
-    return {{**ERROR_CODE_TO_HTTP_STATUS, **_PERMANENT}.get(code, 500), *map(int, stated)} <= _OUTAGES
+    stated = map(int, _STATUS.findall(str(error)))
+    return {{**ERROR_CODE_TO_HTTP_STATUS, **_PERMANENT}.get(code, 500), *stated} <= _OUTAGES
+
+
+def _is_of_proxy(error: BaseException) -> bool:
+    """Return whether a proxy refuses: in JSON without MLflow's code. Of an outage's answer MLflow passes no JSON on."""
+    answer = getattr(error, "json", None)
+    return isinstance(answer, dict) and "error_code" not in answer
 
 
 @contextmanager
@@ -109,7 +118,7 @@ def again(call: Callable[[], T]) -> T:
         except Exception as error:  # noqa: BLE001 - it is raised, or what it means to the user
             late = time.monotonic() - began > _LONGEST
             if late or not is_outage(error) or _FINAL.search(str(error)) or (pause := next(pauses, None)) is None:
-                raise _refusal(error) or error  # noqa: B904 - `from` would repeat the error under itself
+                raise refusal_of(error) or error  # noqa: B904 - `from` would repeat the error under itself
         time.sleep(pause)
 
 
@@ -220,18 +229,21 @@ def _make(uri: str) -> None:
         draft.unlink(missing_ok=True)
 
 
-def _refusal(error: Exception) -> L3DError | None:
-    """Return the error for a user whom the server does not know, or does not let read or write; None for others."""
-    text, code = str(error), getattr(error, "error_code", "")
-    if "error code 401" in text or code == "UNAUTHENTICATED":
-        allowed, fix = "the server refuses the login", "Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD."
-    elif "error code 403" in text or code == "PERMISSION_DENIED":
-        allowed, fix = "the server denies this user access", "Ask for permission to read and write."
-    else:
-        return None
+def refusal_of(error: Exception) -> L3DError | None:
+    """Return the error of a server that refuses this user, its name or the size of a request; None for others."""
     import mlflow
+    from mlflow.exceptions import ERROR_CODE_TO_HTTP_STATUS
 
-    return ParameterError("MLFLOW_TRACKING_URI", public_uri(mlflow.get_tracking_uri()), allowed, fix)
+    text, uri = str(error), public_uri(mlflow.get_tracking_uri())
+    stated = _STATUS.search(text)
+    status = int(stated[0]) if stated else ERROR_CODE_TO_HTTP_STATUS.get(getattr(error, "error_code", ""), 0)
+    status = 421 if "Invalid Host header" in text else status
+    allowed, fix = _REFUSALS.get(status, ("", ""))
+    fix = fix.format(host=urlsplit(uri).netloc)
+    if _is_of_proxy(error):
+        allowed = f"a proxy refuses the request ({error_line(error)[:200]})"
+        fix = "Check the address and the login."
+    return ParameterError("MLFLOW_TRACKING_URI", uri, allowed, fix) if allowed else None
 
 
 def _unreachable(uri: str, error: Exception) -> L3DError:
@@ -255,26 +267,30 @@ def _unreachable(uri: str, error: Exception) -> L3DError:
     elif driver := re.search(r"No module named '(\w+)'", text):
         allowed = f"this store needs the Python module {driver[1]}, which is not installed"
         fix = f"Run pip install {_DRIVERS.get(driver[1], driver[1])}, or set another address."
-    elif status := re.search(r"too many (\d{3}) error responses|error code ([45]\d\d)\b", text):
-        allowed = f"a server answers there, but with HTTP status {status[1] or status[2]}"
+    elif status := _STATUS.search(text):
+        allowed = f"a server answers there, but with HTTP status {status[0]}"
         fix = "Check the address, also its path, and the server's log; if it is busy, try again later."
     elif isinstance(error, Warning):
         allowed = f"MLflow warns, and your filter makes warnings errors ({text[:200]})"
         fix = f"Add the filter default::{type(error).__module__}.{type(error).__qualname__}."
     elif "not in a valid JSON format" in text:
         allowed, fix = STRANGER
+    elif uri.startswith("http"):
+        allowed = f"no tracking server answers there ({text[:200]})"
+        fix = "Start it, or set another address."
     else:
         allowed = f"this store cannot be used ({text[:200]})"
         fix = "Mend that and try again, or set another address."
-        if uri.startswith("http"):
-            allowed = f"no tracking server answers there ({text[:200]})"
-            fix = "Start it, or set another address."
     return ParameterError("MLFLOW_TRACKING_URI", uri, allowed, fix)
 
 
 def outage_line(error: BaseException) -> str:
-    """Return what is to be said of an outage: a disk of this machine, or the server."""
-    return disk_line(error) or f"The tracking server does not answer: {error_line(error)[:200].rstrip('.')}."
+    """Return what is to be said of an outage: a disk of this machine, or the server, whose cause MLflow names last."""
+    text = error_line(error)
+    status = _STATUS.search(text)
+    cause = re.sub(r".*\(Caused by (.*)\)|.*##### ", r"\1", text)[:200].rstrip(".")
+    answer = f"HTTP status {status[0]}, see its log" if status else cause
+    return disk_line(error) or f"The tracking server does not answer: {answer}."
 
 
 def error_line(error: BaseException) -> str:

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.paths import public_name
+from mlflow_l3d.paths import public_name, public_path
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import Parent, batches, condition, found, search
-from mlflow_l3d.tracking.connection import STRANGER, Client, Run, again, is_outage, public_path, public_uri
+from mlflow_l3d.tracking.connection import STRANGER, Client, Run, again, error_line, is_outage, public_uri
 from mlflow_l3d.tracking.pages import Data, log_data, with_links
 
 if TYPE_CHECKING:
@@ -101,10 +101,13 @@ def current_experiment_id(client: Client, project_run: str | None = None) -> str
         if experiment is None:
             try:
                 return str(client.create_experiment(name))
-            except MlflowException:
+            except MlflowException as error:
                 experiment = client.get_experiment_by_name(name)  # another process made it, or a call without answer
-                if experiment is None:
+                if experiment is None and is_outage(error):
                     raise
+                if experiment is None:
+                    what = f"the tracking server does not take this name ({error_line(error)[:200]})"
+                    raise ParameterError("MLFLOW_EXPERIMENT_NAME", name, what, "Name another.") from error
         source = f"MLFLOW_EXPERIMENT_NAME={name}"
     else:
         experiment_id = named_id or str(_get_experiment_id())
@@ -159,6 +162,7 @@ def attach(
     client: Client, project_run: str | None, title: str, tags: Mapping[str, str], experiment_id: str | None = None
 ) -> Run:
     """Return the run `project_run`, or else a new one in an experiment, with a title and tags of ours."""
+    title = title[:250]  # PostgreSQL takes no more
     if project_run is None:
         from mlflow.tracking.context.registry import resolve_tags
 

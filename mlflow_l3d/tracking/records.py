@@ -9,8 +9,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
 from mlflow_l3d.cells.cell import Cell, Logged, Outcome
+from mlflow_l3d.paths import public_path
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.connection import public_path, public_uri
+from mlflow_l3d.tracking.connection import public_uri
 
 _PATH = re.compile(r'File "([^"]+)"')
 

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from typing import Final
 
 from mlflow_l3d.errors import disk_line, logger
-from mlflow_l3d.tracking.connection import error_line, is_outage, outage_line
+from mlflow_l3d.tracking.connection import error_line, is_outage, outage_line, refusal_of
 
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 15.0
@@ -61,7 +61,7 @@ class _Line:
                 uploader.why = outage_line(error)
                 self._note_outage(uploader.why)
                 return False
-            line = disk_line(error) or error_line(error)
+            line = disk_line(error) or error_line(refusal_of(error) or error)
             with self.state:
                 uploader.refused.append((name, line))
                 if line not in (earlier for _, earlier in uploader.refused[:-1]):

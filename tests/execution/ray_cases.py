@@ -115,7 +115,7 @@ def test_workers_come_as_the_cluster_grows(cache, head, monkeypatch):
 
 def test_a_worker_with_another_model_refuses(tmp_path, head):
     job = replace(bench_job(Trouble(), tmp_path), model_revision="0123")
-    with pytest.raises(L3DError, match=r"worker on \S+ refused: .*model is none, not 0123 before it was ready"):
+    with pytest.raises(L3DError, match=r"worker on \S+ refused: .*model is none, not 0123; make them equal\.$"):
         list(RayExecutor(job=job, workers=2).run(CELLS))
     assert RayExecutor.on_worker(os.path.basename, "a/b", options={"num_gpus": 0.0}) == "b"
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 from run_helpers import wait_until
@@ -14,6 +15,7 @@ from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.execution.processes import complete
+from mlflow_l3d.execution.slurm import executor as slurm
 from mlflow_l3d.execution.slurm.executor import SubmititExecutor, submitter
 from mlflow_l3d.testing import Trouble, bench_job, check_executor, design_cells, differences
 from mlflow_l3d.testing.cells import worker_processes
@@ -73,6 +75,20 @@ def test_what_it_needs(tmp_path, monkeypatch):
         list(SubmititExecutor(job=job, workers=2).run(CELLS))
 
 
+def test_a_scheduler_that_takes_no_task(tmp_path, monkeypatch):
+    scheduler = Mock(**{"submit_array.side_effect": RuntimeError("sbatch: error: no such partition")})
+    monkeypatch.setattr(slurm, "submitter", lambda *_, **__: scheduler)
+    with pytest.raises(
+        L3DError, match=r"^executor=submitit: the scheduler takes no task \(.*no such partition\); check"
+    ):
+        list(Local(job=bench_job(Trouble(), tmp_path), workers=2).run(CELLS))
+    pool = slurm.TaskPool(bench_job(Trouble(), tmp_path), 2, complete(SubmititExecutor.options, OPTIONS))
+    pool._tasks[9] = Mock()  # of a worker that continues
+    pool.workers.append(pool.start())
+    assert [(worker.seat, message.refused) for worker, message in pool.events(0.0)] == [(0, True)]
+    pool.close()
+
+
 @pytest.mark.parametrize(
     ("gpu", "given", "expected"), [(False, {}, None), (True, {}, 1), (False, {"gpus_per_node": 2}, 2)]
 )
@@ -92,7 +108,7 @@ def test_conformance(tmp_path, local):
 @pytest.mark.cluster
 def test_a_worker_with_other_numerics_refuses(tmp_path):
     job = replace(bench_job(Trouble(), tmp_path), model_revision="0123")
-    with pytest.raises(L3DError, match=r"worker on \S+ refused: .*model is none, not 0123 before it was ready"):
+    with pytest.raises(L3DError, match=r"worker on \S+ refused: .*model is none, not 0123; make them equal\.$"):
         list(Local(job=job, workers=2).run(CELLS))
 
 

@@ -22,10 +22,19 @@ from warm_start import WarmStart
 
 import mlflow_l3d
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.paths import public_path
 from mlflow_l3d.tracking import connection
 from mlflow_l3d.tracking.children import found
-from mlflow_l3d.tracking.connection import again, connect, error_line, is_outage, own_settings, public_path, public_uri
-from mlflow_l3d.tracking.parent import current_experiment_id
+from mlflow_l3d.tracking.connection import (
+    again,
+    connect,
+    error_line,
+    is_outage,
+    outage_line,
+    own_settings,
+    public_uri,
+)
+from mlflow_l3d.tracking.parent import attach, current_experiment_id
 
 
 @pytest.fixture(autouse=True)
@@ -45,8 +54,10 @@ def refusal(uri: str | None) -> str:
 
 @pytest.fixture
 def answering(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Give the address of a server that answers everything with one status, or with one text."""
-    status, body = (200, request.param) if isinstance(request.param, str) else (request.param, "no")
+    """Give the address of a server that answers everything with one status, or with one text, or both."""
+    status, body = request.param if isinstance(request.param, tuple) else (request.param, "no")
+    if isinstance(status, str):
+        status, body = 200, status
     with serve(lambda *_: (status, body.encode())) as address:
         yield address
 
@@ -54,12 +65,16 @@ def answering(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("answering", "says"),
     [
-        (401, "refuses the login"),
+        (401, "the login fails"),
+        (302, "a server answers there, but with HTTP status 302. Check"),
         (403, "denies this user access"),
         (404, "a server answers there, but with HTTP status 404. Check the address"),
         (429, "a server answers there, but with HTTP status 429. Check"),
         (503, "a server answers there, but with HTTP status 503. Check"),
         (200, "is not an MLflow tracking server, or a page to log in is in between. Check the address"),
+        ((403, "Invalid Host header"), "Start it with --allowed-hosts 127.0.0.1:"),
+        ((401, '{"message": "Unauthorized"}'), "a proxy refuses the request (INTERNAL_ERROR: Unauthorized). Check"),
+        ((401, '{"error_code": "CUSTOMER_UNAUTHORIZED"}'), "MLFLOW_TRACKING_TOKEN."),
     ],
     indirect=["answering"],
 )
@@ -76,6 +91,11 @@ def test_an_experiment_that_nobody_may_create(monkeypatch: pytest.MonkeyPatch) -
     client.create_experiment.side_effect = MlflowException("quota of experiments reached")
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "mine")
     with pytest.raises(MlflowException, match="quota of experiments reached"):
+        current_experiment_id(client)
+    client.create_experiment.side_effect = RestException({"error_code": "BAD_REQUEST", "message": "value too long"})
+    with pytest.raises(
+        ParameterError, match=r"^MLFLOW_EXPERIMENT_NAME=mine: .* \(BAD_REQUEST: value too long\)\. Name"
+    ):
         current_experiment_id(client)
 
 
@@ -104,6 +124,31 @@ def test_a_user_who_may_only_read() -> None:
     with pytest.raises(ParameterError, match=r"^MLFLOW_TRACKING_URI=http://127.0.0.1:1: .* Ask for permission"):
         again(write)
     assert found(lambda _: again(write), "run") is None
+
+
+@pytest.mark.parametrize(
+    ("status", "fix"), [("401 Client Error", "MLFLOW_TRACKING_PASSWORD"), ("413 Client Error", "client_max_body_size")]
+)
+def test_a_refused_artifact(status: str, fix: str) -> None:
+    with pytest.raises(ParameterError, match=f"^MLFLOW_TRACKING_URI=.*{fix}"):
+        again(Mock(side_effect=requests.HTTPError(f"{status}: <html>", response=Mock(status_code=int(status[:3])))))
+
+
+@pytest.mark.parametrize(
+    ("cause", "said"),
+    [
+        ("ResponseError('too many 500 error responses')", "HTTP status 500, see its log."),
+        ("E('refused')", "E('refused')."),
+    ],
+)
+def test_the_cause_of_an_outage_behind_a_long_address(cause: str, said: str) -> None:
+    error = MlflowException(f"API request to http://{'h' * 250} failed (Caused by {cause})")
+    assert outage_line(error) == f"The tracking server does not answer: {said}"
+
+
+def test_no_run_has_a_name_that_postgresql_refuses() -> None:
+    attach(client := Mock(), None, "long" * 99, {}, "0")
+    assert len(client.create_run.call_args.kwargs["run_name"]) == 250
 
 
 def test_nobody_at_the_address() -> None:
@@ -279,6 +324,10 @@ def test_the_home_folder_and_statements_are_left_out() -> None:
         (RestException({"error_code": "TEMPORARILY_UNAVAILABLE", "message": "database is locked"}), True),
         (requests.HTTPError(response=Mock(status_code=503)), True),
         (requests.HTTPError(response=Mock(status_code=403)), False),
+        (MlflowException("failures while downloading: ##### File a #####\n403 Client Error: Forbidden for url"), False),
+        (MlflowException("failed with error code 302 != 200"), False),
+        (MlflowException("failed with error code 521 != 200"), True),
+        (RestException({"message": "Unauthorized"}), False),
         (L3DError("the disk is full"), False),
         (ValueError("a mistake of ours"), False),
         (OSError(errno.ENOSPC, "full"), True),

@@ -112,8 +112,16 @@ class TaskPool(Pool[TaskWorker]):
         """Look into the folder until there is something."""
         if self._wanted:
             seats, self._wanted = self._wanted, []
-            with worker_environment():
-                tasks = self._submitter.submit_array([Seat(self._folder, seat, self._patience) for seat in seats])
+            try:
+                with worker_environment():
+                    tasks = self._submitter.submit_array([Seat(self._folder, seat, self._patience) for seat in seats])
+            except Exception as error:
+                why = f"the scheduler takes no task ({one_line(error)}); check executor_options"
+                if not self._tasks:
+                    raise L3DError(f"executor=submitit: {why}.") from error
+                for worker in [worker for worker in self.workers if worker.seat in seats]:
+                    yield worker, Ended(f"worker was not submitted: {why}", refused=True)
+                return
             self._tasks.update(zip(seats, tasks, strict=True))
         news: list[tuple[str, Message | None]] = []
 

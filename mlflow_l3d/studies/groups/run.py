@@ -151,7 +151,7 @@ def evaluate_groups(
         members = {name: grouped.get_group(name) for name in study.several["group"].head(5)}
         remarks: list[str] = []
         study, examples = with_agreement(study, matched_predictions(client, members, remarks), remarks)
-    title = f"luck in {typed['source'].removeprefix('experiment:')}"[:250]
+    title = f"luck in {typed['source'].removeprefix('experiment:')}"
     options = {name: text for name, text in typed.items() if text not in ("auto", "last", "none")}
     options |= {"tag": "true"} if tag else {}
     origin = Source(task=typed["source"], address=runs_page(client, runs.experiment_id), given=options)

@@ -202,7 +202,7 @@ def _written(
     client: Client, result: R, judged: Judged, project_run: str | None, typed: Mapping[str, str], role: str
 ) -> R:
     """Write a result to a run of its own, in the experiment of the evaluation; return it with its run."""
-    experiment_id, title = judged.runs[0].experiment_id, result.title[:250]
+    experiment_id, title = judged.runs[0].experiment_id, result.title
     run_ids = re.split("[+,]", typed.get("runs") or typed["run_id"])
     with auxiliary_run(
         client, project_run, role=role, title=title, parameters=typed, experiment_id=experiment_id
