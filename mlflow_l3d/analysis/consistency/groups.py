@@ -221,7 +221,7 @@ def consistency_of(groups: Sequence[RunGroup[Sums]], name: str) -> Consistency:
     sums = [group.found for group in compared]
     predictions = sum(group.predictions for group in groups)
     comparisons = sum(one.comparisons for one in sums)
-    pairs_of_runs = sum(group.runs * (group.runs - 1) // 2 for group in compared)
+    pairs_of_runs = sum(group.runs * (group.runs - 1) // 2 for group in groups)
     correct = [one.correct / one.comparisons for one in sums]
     return Consistency(
         group=name,

@@ -196,11 +196,15 @@ BIBTEX = r"""@inproceedings{pecher2024sensitivity,
                Interactions and Systematic Choices},
   author    = {Pecher, Branislav and Srba, Ivan and Bielikova, Maria},
   booktitle = {Proceedings of the 2024 Conference on Empirical Methods in Natural Language Processing},
+  pages     = {522--556},
+  url       = {https://aclanthology.org/2024.emnlp-main.32},
   year      = {2024}
 }
 @article{zhou2025assessing,
   title     = {Assessing the Macro and Micro Effects of Random Seeds on Fine-Tuning Large Language Models},
   author    = {Zhou, Hao and Savova, Guergana and Wang, Lijing},
+  journal   = {arXiv preprint arXiv:2503.07329},
+  url       = {https://arxiv.org/abs/2503.07329},
   year      = {2025}
 }
 @software{mlflow_l3d,
@@ -213,8 +217,9 @@ BIBTEX = r"""@inproceedings{pecher2024sensitivity,
 
 def citations(shown: Shown, source: Source) -> list[tuple[str, str]]:
     """Return title and text of what a paper takes from a page; the table only if there are factors."""
-    table = [("LaTeX", latex(shown))] if shown.records and not shown.design.baseline else []
-    return [("A sentence", sentence(shown, source)), *table, ("BibTeX", bibtex(source))]
+    said = sentence(shown, source)
+    table = [("LaTeX", with_caption(latex(shown), said))] if shown.records and not shown.design.baseline else []
+    return [("A sentence", said), *table, ("BibTeX", bibtex(source))]
 
 
 def sentence(shown: Shown, source: Source) -> str:
@@ -268,11 +273,17 @@ def latex(shown: Shown) -> str:
         moved = shown.unit.text(record.moves_by_std, 1)
         rows.append(f"{escaped(_plain(record.factor))} & {share} & {moved} & {shown.verdict(record)} \\\\")
     level = rf"{100 * shown.analysis.level:.4g}\,\%"
-    interval = f"interval; all together {level}" if shown.together else f"{level} interval"
-    head = rf"Factor & Share of variance, \% ({interval}) & Moves the score by ({unit}) & Verdict \\"
+    interval = f"{level} together" if shown.together else f"{level} interval"
+    head = (r"Factor & Share of variance, \% & Moves the & Verdict \\", rf"& ({interval}) & score by ({unit}) & \\")
     return "\n".join(
-        [r"\begin{tabular}{lrrl}", r"\toprule", head, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}"]
+        [r"\begin{tabular}{lrrl}", r"\toprule", *head, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}"]
     )
+
+
+def with_caption(tabular: str, said: str) -> str:
+    """Return a table whose caption is the sentence, of which LaTeX would leave out all behind a plain ``%``."""
+    caption = escaped(said).replace("±", r"$\pm$")
+    return "\n".join([r"\begin{table}", r"\centering", rf"\caption{{{caption}}}", tabular, r"\end{table}"])
 
 
 def bibtex(source: Source) -> str:
