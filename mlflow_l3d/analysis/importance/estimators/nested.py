@@ -236,7 +236,8 @@ def radial_estimate(sets: FloatArray, place: int) -> Estimate | None:
     """
     finite = np.isfinite(sets)
     paired = finite[:, 0] & finite[:, place]
-    pairs = nested_components(sets[paired][:, [0, place]])
+    table = sets[paired][:, [0, place]]
+    pairs = nested_components(table)
     if pairs is None:
         return None
     floor = rounding_variance(sets[finite])
@@ -251,7 +252,8 @@ def radial_estimate(sets: FloatArray, place: int) -> Estimate | None:
         return Estimate(variances, pairs)
     without = radial_variances_without_each(sets, place)
     jackknife = leave_out(tau2, sigma2 - tau2, without, scale=atanh_left, importance=importance_of_atanh)
-    return Estimate(variances, pairs, jackknife, partial(nested_limits, pairs), (without,))
+    limits = partial(nested_limits, pairs, inequality=_inequality(_Rows.of(table)))
+    return Estimate(variances, pairs, jackknife, limits, (without,))
 
 
 def radial_variances_without_each(sets: FloatArray, place: int) -> Variances:

@@ -120,7 +120,7 @@ def stable_details(shown: Shown) -> Iterator[str]:
     if shown.analysis.reported_agreement(group.group) is None:
         yield _too_few(shown, group)
     else:
-        yield f"Compared are {_compared(shown, group.group)}, {_rests_on(shown, group)}."
+        yield f"Compared are {compared(shown, group.group)}, {_rests_on(shown, group)}."
     if group.unparsed_share > 0:
         what = "name no class" if shown.analysis.agreement is None else "could not be read"
         yield f"{points(group.unparsed_share, 1)} % of the {group.runs} runs' predictions {what}."
@@ -152,7 +152,7 @@ def _too_few(shown: Shown, group: Consistency) -> str:
     if seen >= FEWEST_EXAMPLES:
         return f"Two runs share {plain(group.common_examples)} test examples on average. Use reference_size=200."
     return (
-        f"How far {_compared(shown, group.group)} agree is not reported: there are {counted(seen, what)}, and at least "
+        f"How far {compared(shown, group.group)} agree is not reported: there are {counted(seen, what)}, and at least "
         f"{FEWEST_EXAMPLES} are needed. Use reference_size=200, or one test set for all runs, test_selection=fixed."
     )
 
@@ -168,7 +168,7 @@ def _rests_on(shown: Shown, group: Consistency) -> str:
     return f"over {group.runs} runs: {counted(int(pairs), 'pair')} that share {each} examples on average{every}"
 
 
-def _compared(shown: Shown, group: str) -> str:
+def compared(shown: Shown, group: str) -> str:
     """Return which runs of a group are compared: of the table of a factor, or those in which every factor changes."""
     if group != "golden":
         return shown.design.words.within.format(factor=group)
@@ -185,7 +185,7 @@ def _numbers(shown: Shown) -> str:
     group = "golden" if "golden" in groups else min(groups, key=lambda name: min(groups[name].values()))
     pearson, ccc = (groups[group].get(f"consistency_{kind}", math.nan) for kind in ("pearson", "ccc"))
     return (
-        f"Of the numbers that {_compared(shown, group)} predict, mean over pairs: Pearson's correlation "
+        f"Of the numbers that {compared(shown, group)} predict, mean over pairs: Pearson's correlation "
         f"**{plain(pearson)}** (blind to shift and scale), Lin's concordance **{plain(ccc)}** (1 only for equal "
         "predictions)."
     )

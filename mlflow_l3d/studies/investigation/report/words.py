@@ -192,7 +192,9 @@ def _stable(shown: Shown) -> Answer:
         lead = f"[[Two runs agree|agree]] to **{agreed}** ({compared})."
     else:
         changed = changed_predictions(1 - group.consistency)
-        lead = f"[[Two runs agree|agree]] on **{agreed}** of the predictions{changed}."
+        # Without golden runs that share examples, the answer is that of one factor.
+        who = "two runs" if group.group == "golden" else details.compared(shown, group.group)
+        lead = f"[[{who[:1].upper()}{who[1:]} agree|agree]] on **{agreed}** of the predictions{changed}."
     return Answer(question, "", (lead, *more))
 
 
