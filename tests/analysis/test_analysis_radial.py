@@ -128,3 +128,5 @@ def test_one_pair_that_differs_decides_nothing():
     found = radial_importance(base, {"one": one, "other": other})["one"]
     assert found.corrected_interval[1] > 0.9
     assert verdict_of(found).doubt == "contains_0"
+    rounding = np.column_stack([np.r_[1, base], np.r_[1, base] - 2.1e-14, np.r_[1, other]])
+    assert np.isnan(radial_estimate(rounding, 1).interval()).all()
