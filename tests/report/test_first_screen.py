@@ -508,8 +508,11 @@ def test_agreement_is_not_reported_of_few_examples_and_not_logged_if_runs_share_
         assert ("prediction_share" in shares.metrics()) == (each is not few)
     lead = answers(Shown(replace(whole, consistencies={"golden": few})))[2].lead
     assert "two runs share less than one test example on average" in lead
-    lead = answers(Shown(replace(whole, consistencies={"a": replace(golden, group="a")})))[2].lead
-    assert "[[Two runs that differ in a only agree|agree]] on " in lead
+    apart = {"b": replace(few, group="b", consistency=0.1)}
+    alone = replace(whole, consistencies={"a": replace(golden, group="a"), **apart})
+    for kind, word in ((None, "on"), ("rougeL", "to")):
+        lead = answers(Shown(replace(alone, agreement=kind)))[2].lead
+        assert f"[[Two runs that differ in a only agree|agree]] {word} " in lead
 
 
 def test_the_interval_of_the_spread_says_what_it_cannot_count(judged):
