@@ -125,6 +125,7 @@ def test_a_paper_gets_a_sentence_a_table_and_the_literature():
     assert captioned.count("%") == captioned.count(r"\%")  # the first bare one would end the line
     assert r"\caption{Over 40 golden runs, f1\_macro (\%) on reviews.csv was " in captioned
     assert r" $\pm$ " in captioned
+    assert details.escaped("a^b~c_d") == r"a\^{}b\~{}c\_d"
     assert table in captioned
     assert "model initialisation & " in table
     assert details.bibtex(SOURCE).count("@") == 3

@@ -109,7 +109,8 @@ def by_tests_text(shown: Shown, above: Sequence[str]) -> str:
 def stable_group(shown: Shown) -> Consistency | None:
     """Return the runs whose agreement answers for all: the golden ones, else those of the factor that agree least."""
     groups = {name: one for name, one in shown.analysis.consistencies.items() if math.isfinite(one.consistency)}
-    return groups.get("golden") or min(groups.values(), key=lambda one: one.consistency, default=None)
+    reported = [one for name, one in groups.items() if shown.analysis.reported_agreement(name) is not None]
+    return groups.get("golden") or min(reported or groups.values(), key=lambda one: one.consistency, default=None)
 
 
 def stable_details(shown: Shown) -> Iterator[str]:
@@ -272,8 +273,7 @@ def latex(shown: Shown) -> str:
         share = shown.share_text(record, "{} ({}--{})", "{}")
         moved = shown.unit.text(record.moves_by_std, 1)
         rows.append(f"{escaped(_plain(record.factor))} & {share} & {moved} & {shown.verdict(record)} \\\\")
-    level = rf"{100 * shown.analysis.level:.4g}\,\%"
-    interval = f"{level} together" if shown.together else f"{level} interval"
+    interval = rf"{100 * shown.analysis.level:.4g}\,\% {'together' if shown.together else 'interval'}"
     head = (r"Factor & Share of variance, \% & Moves the & Verdict \\", rf"& ({interval}) & score by ({unit}) & \\")
     return "\n".join(
         [r"\begin{tabular}{lrrl}", r"\toprule", *head, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}"]
@@ -297,4 +297,4 @@ def _plain(name: str) -> str:
 
 def escaped(text: str) -> str:
     """Return a text as LaTeX writes it."""
-    return re.sub(r"([&%$#_{}])", r"\\\1", text.replace("\\", "/"))
+    return re.sub(r"([\^~])", r"\\\1{}", re.sub(r"([&%$#_{}])", r"\\\1", text.replace("\\", "/")))

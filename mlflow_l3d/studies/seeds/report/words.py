@@ -276,7 +276,8 @@ def citation(study: SeedsStudy, source: Source) -> list[tuple[str, str]]:
     table = [
         r"\begin{tabular}{lrrr}",
         r"\toprule",
-        rf"Metric & {study.unit.capitalize()}s & Mean (95\,\% interval) & Standard deviation (95\,\% interval) \\",
+        rf"Metric & {study.unit.capitalize()}s & Mean & Standard deviation \\",
+        r"& & (95\,\% interval) & (95\,\% interval) \\",
         r"\midrule",
         rf"{row} \\",
         r"\bottomrule",
