@@ -30,6 +30,8 @@ _OF_FILES: Final = ("variance_", "prediction_importance")
 """Numbers of a factor, and how such names begin, that ``importance.json`` has, and no parent as metrics."""
 
 _OF_AGREEMENT: Final = ("consistency", "correct_consistency", "fleiss_kappa")
+_OF_BOTH: Final = ("prediction_share", "prediction_share_ci_low", "prediction_share_ci_high")
+"""Ratios of the agreement within rows and that of the golden runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +156,9 @@ class Analysis:
             Whether to give all metrics of a finished parent, or only those that are shown while it runs.
         """
         values: dict[str, float] = {}
+        apart = {name for name, agreement in self.consistencies.items() if agreement.common_examples < 1}
         for group in (*self.importances, "golden"):
-            agreement = self.consistencies.get(group)
-            withheld = _OF_AGREEMENT if agreement is not None and agreement.common_examples < 1 else ()
+            withheld = {*(_OF_AGREEMENT if group in apart else ()), *(_OF_BOTH if apart & {group, "golden"} else ())}
             suffix = "" if [group] == list(self.importances) else f"/{group}"
             for name, value in self.numbers(group, details=details).items():
                 if name in OF_ALL_FACTORS:

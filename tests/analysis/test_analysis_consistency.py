@@ -39,8 +39,9 @@ def test_groups_of_one_run_and_without_common_examples_do_not_count():
     counter.add("pair", [1, 2], [0, 1], [0, 0])
     counter.add("pair", [1, 2], [0, 1], [0, 1])
     found = counter.result("seed")
-    assert (found.groups, found.runs, found.pairs_of_predictions) == (1, 2, 2)
+    assert (found.groups, found.runs, found.pairs_of_predictions) == (1, 4, 2)
     assert (found.consistency, found.correct_consistency) == (0.5, 0.5)
+    assert found.common_examples == 1  # of two pairs of runs, one shares both examples and the other none
 
 
 def test_nothing_added():

@@ -13,6 +13,7 @@ from mlflow_l3d.analysis.importance.estimators.nested import (
     radial_estimate,
     radial_variances_without_each,
 )
+from mlflow_l3d.analysis.importance.verdicts import verdict_of
 
 FACTORS = ("data_order", "label_selection", "data_split")
 
@@ -116,3 +117,16 @@ def test_factor_without_effect_and_with_all_of_it():
     assert "up to 18 % of runs" in check.message
     assert found["data_split"].importance_corrected > 0
     assert found["data_split"].importance_corrected_ci_low <= found["data_split"].importance_corrected
+
+
+def test_one_pair_that_differs_decides_nothing():
+    """One difference of eight has one degree of freedom: nearly any share fits it."""
+    base = np.array([0.40, 0.80, 0.58, 0.60, 0.58, 0.60, 0.90, 0.50])
+    other = np.array([0.70, 0.90, 0.50, 0.60, 0.60, 0.70, 0.38, 0.40])
+    one = base.copy()
+    one[0] = 0.50
+    found = radial_importance(base, {"one": one, "other": other})["one"]
+    assert found.corrected_interval[1] > 0.9
+    assert verdict_of(found).doubt == "contains_0"
+    rounding = np.column_stack([np.r_[1, base], np.r_[1, base] - 2.1e-14, np.r_[1, other]])
+    assert np.isnan(radial_estimate(rounding, 1).interval()).all()

@@ -118,8 +118,15 @@ def test_a_paper_gets_a_sentence_a_table_and_the_literature():
     assert f"with 95 % intervals: {name} {share} %" in details.sentence(Shown(alone), SOURCE)
     assert r"(95\,\% interval)" in details.latex(Shown(alone))
     table = details.latex(shown)
-    assert r"Share of variance, \% (interval; all together 95\,\%)" in table
-    assert table.count(r"\\") == 1 + len(shown.records)
+    assert r"& (95\,\% together) &" in table
+    assert table.count(r"\\") == 2 + len(shown.records)
+    assert max(map(len, table.splitlines())) < 70  # wider ones leave the page
+    captioned = dict(details.citations(shown, SOURCE))["LaTeX"]
+    assert captioned.count("%") == captioned.count(r"\%")  # the first bare one would end the line
+    assert r"\caption{Over 40 golden runs, f1\_macro (\%) on reviews.csv was " in captioned
+    assert r" $\pm$ " in captioned
+    assert details.escaped("a^b~c_d") == r"a\^{}b\~{}c\_d"
+    assert table in captioned
     assert "model initialisation & " in table
     assert details.bibtex(SOURCE).count("@") == 3
     strategy = Shown(simulated("random"))
@@ -168,6 +175,7 @@ def test_the_literature_is_that_of_the_citation_file():
         assert f"{{{reference['title']}}}" in bibtex
         names = [f"{author['family-names']}, {author['given-names']}" for author in reference["authors"]]
         assert " and ".join(names) in bibtex
+        assert f"{{{reference['url']}}}" in bibtex
 
 
 def test_many_runs_are_bars_and_a_page_stays_below_a_megabyte(importance, analysis):

@@ -14,6 +14,7 @@ from scipy import stats
 
 from mlflow_l3d.analysis.consistency import Consistency
 from mlflow_l3d.analysis.consistency.examples import example_votes
+from mlflow_l3d.analysis.consistency.results import PredictionImportance
 from mlflow_l3d.analysis.cure import Foreseen, Prediction, Range, Remedy
 from mlflow_l3d.analysis.importance import radial_importance
 from mlflow_l3d.analysis.importance.results import Check
@@ -502,8 +503,16 @@ def test_agreement_is_not_reported_of_few_examples_and_not_logged_if_runs_share_
         withheld = replace(whole, consistencies={"golden": each})
         assert (names <= set(withheld.metrics())) == (each is not few)
         assert withheld.reported_agreement("golden") is None
+        # The factor's part in the instability is a ratio to the golden runs' one.
+        shares = replace(withheld, prediction_importances={"a": PredictionImportance("a", *(0.5,) * 5, 4, ())})
+        assert ("prediction_share" in shares.metrics()) == (each is not few)
     lead = answers(Shown(replace(whole, consistencies={"golden": few})))[2].lead
     assert "two runs share less than one test example on average" in lead
+    apart = {"b": replace(few, group="b", consistency=0.1)}
+    alone = replace(whole, consistencies={"a": replace(golden, group="a"), **apart})
+    for kind, word in ((None, "on"), ("rougeL", "to")):
+        lead = answers(Shown(replace(alone, agreement=kind)))[2].lead
+        assert f"[[Two runs that differ in a only agree|agree]] {word} " in lead
 
 
 def test_the_interval_of_the_spread_says_what_it_cannot_count(judged):

@@ -221,13 +221,13 @@ def consistency_of(groups: Sequence[RunGroup[Sums]], name: str) -> Consistency:
     sums = [group.found for group in compared]
     predictions = sum(group.predictions for group in groups)
     comparisons = sum(one.comparisons for one in sums)
-    pairs_of_runs = sum(group.runs * (group.runs - 1) // 2 for group in compared)
+    pairs_of_runs = sum(group.runs * (group.runs - 1) // 2 for group in groups)
     correct = [one.correct / one.comparisons for one in sums]
     return Consistency(
         group=name,
         consistency=mean([one.consistency for one in sums]),
         correct_consistency=mean([value if math.isnan(value) else min(1.0, value) for value in correct]),
-        runs=sum(group.runs for group in compared),
+        runs=sum(group.runs for group in groups if group.runs > 1),
         groups=len(compared),
         pairs_of_predictions=comparisons,
         unparsed_share=sum(group.unparsed for group in groups) / predictions if predictions else math.nan,

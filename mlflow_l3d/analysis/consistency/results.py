@@ -24,11 +24,11 @@ class Consistency:
     consistency, correct_consistency
         CON and CCON: share of pairs of runs that agree on an example, and that agree and are right.
     runs, groups, pairs_of_predictions
-        Runs counted, groups averaged over, and comparisons behind the numbers.
+        Runs in groups of two or more, groups averaged over, and comparisons behind the numbers.
     unparsed_share
         Share of predictions that name no class (-1); they agree with nothing.
     common_examples
-        Mean number of examples that a pair of runs shares: all of them where runs have one test set.
+        Mean number of examples that a pair of runs of a group shares, pairs that share none included.
     fleiss_kappa
         Agreement beyond chance, whose observed agreement is CON; nan if all predict one class.
     accuracy_std
@@ -52,7 +52,7 @@ class Consistency:
 
     @property
     def pairs_of_runs(self) -> float:
-        """How many pairs of runs were compared; nan if it is not known."""
+        """How many pairs of runs there are, those without a shared example included; nan if not known."""
         return round(self.pairs_of_predictions / self.common_examples) if self.common_examples > 0 else math.nan
 
     @property

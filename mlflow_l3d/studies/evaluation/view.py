@@ -135,10 +135,16 @@ def view(parent_run_id: str = "all", **options: Unpack[ViewOptions]) -> Viewed:
 
 
 def _cited(client: Client, run_id: str) -> str:
+    from mlflow_l3d.studies.seeds.numbers import SeedsStudy
+    from mlflow_l3d.studies.seeds.report.words import citation
+
     if run_id == "all":
         fix = "Name it: mlflow-l3d view RUN_ID --cite."
         raise ParameterError("parent_run_id", run_id, "must be the study to cite", fix)
     result = result_of(client, run_id, "parent_run_id")
+    # Files of another tool are a seeds study, too, unless their runs make groups.
+    if isinstance(study := getattr(result, "study", None), SeedsStudy):
+        return "\n\n".join(text for _, text in citation(study, result.about.source))
     if not hasattr(result, "cited"):
         fix = "Leave out --cite, and see its report."
         raise ParameterError("parent_run_id", run_id, "must be the run of an investigation or a seeds study", fix)

@@ -106,9 +106,9 @@ def test_equal_to_brute_force(data, name, design):
             if pairs:
                 con.append(statistics.fmean(pair[0] for pair in pairs))
                 ccon.append(statistics.fmean(pair[1] for pair in pairs))
-                compared += len(group)
                 comparisons += len(pairs)
-                pairs_of_runs += len(group) * (len(group) - 1) // 2
+            compared += len(group) if len(group) > 1 else 0
+            pairs_of_runs += len(group) * (len(group) - 1) // 2
         record = records[record_name]
         given_answers = [answer for group in groups for at in group for answer in runs[at].values()]
         assert record.group == record_name
@@ -116,7 +116,7 @@ def test_equal_to_brute_force(data, name, design):
         assert record.correct_consistency == pytest.approx(statistics.fmean(ccon) if ccon else math.nan, nan_ok=True)
         assert (record.runs, record.groups, record.pairs_of_predictions) == (compared, len(con), comparisons)
         assert record.unparsed_share == pytest.approx(given_answers.count(None) / len(given_answers))
-        common = comparisons / pairs_of_runs if pairs_of_runs else math.nan
+        common = comparisons / pairs_of_runs if con else math.nan
         assert record.common_examples == pytest.approx(common, nan_ok=True)
         assert math.isnan(record.fleiss_kappa)
         assert math.isnan(record.accuracy_std)

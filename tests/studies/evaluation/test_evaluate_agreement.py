@@ -435,6 +435,15 @@ def test_mixed_kinds_name_the_run(place: Place, tmp_path: Path, capsys: pytest.C
     assert place.client.get_run(parent).data.metrics == {}
 
 
+def test_agreement_of_too_few_common_examples_is_logged_after_no_row() -> None:
+    place = {"phase": "investigation", "factor": "order", "row": [0, 0, 1, 1], "column": [0, 1, 0, 1], "index": None}
+    rows = pd.DataFrame(place).assign(score=[0.1, 0.2, 0.4, 0.8])
+    for last, logged_after in ((2, {1, 2}), (3, set())):  # two pairs of runs share two examples, or one
+        given = [pd.DataFrame({"example_id": [each], "label": 0, "prediction": 0}) for each in (1, 1, 2, last)]
+        found = score(rows, map(pa.Table.from_pandas, given), metric=named("score"), planned=Planned())
+        assert {row for row, values in found.consistency_steps.items() if values} == logged_after
+
+
 def test_labels_that_are_missing_or_of_another_kind() -> None:
     for labels, message in (
         ([0, None], "label=null: must be a class number in every row.*row 1"),

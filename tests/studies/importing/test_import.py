@@ -16,6 +16,7 @@ from mlflow_l3d import cli
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.studies.comparison.run import compare
 from mlflow_l3d.studies.evaluation.run import evaluate
+from mlflow_l3d.studies.evaluation.view import view
 from mlflow_l3d.studies.importing.run import FilesEvaluation
 from mlflow_l3d.studies.seeds.results import SeedsEvaluation
 from mlflow_l3d.tracking.earlier.reader import known_document, read_investigation
@@ -88,6 +89,7 @@ def test_one_varying_seed_is_a_study_of_seeds(place: Place, tmp_path: Path):
     assert done.study.recorded is None
     assert done.study.kind == "classification"
     assert "3 seeds" in place.client.get_run(done.run_id).info.run_name
+    assert view(done.run_id, cite=True).summary().startswith("Over 3 seeds, ")
 
 
 @pytest.mark.slow

@@ -91,6 +91,7 @@ def test_a_paper_gets_mean_spread_and_agreement(studies):
     assert f"± {100 * own.std():.1f} (mean ± standard deviation; 95 % intervals " in sentence
     assert f"{points(study.pairs['consistency'].mean, 1)} % of the predictions" in sentence
     assert rf"accuracy (\%) & {len(own)} & {100 * own.mean():.1f} (" in table
+    assert max(len(line) for line in table.splitlines() if "&" in line) < 70  # wider ones leave the page
     assert citation(study, Source())[0][1].endswith(f"(mlflow-l3d {__version__})")  # also of a file
     assert citation(scored(0.8, math.nan), SOURCE)[0][1] == "1 seed with a score: there is no spread to cite."
 

@@ -229,14 +229,15 @@ def radial_estimate(sets: FloatArray, place: int) -> Estimate | None:
         S_T,k  = tau2_k / sigma2                    s2_R = sigma2 - tau2_k
 
     Jackknife over rows (a row is left out of every set) of atanh(1 - S_T,k), degrees of freedom: rows - 1. S_T,k may
-    come out above 1, where a logit has no value. If this scale has none either (S_T,k above 2, or equal scores), the
-    limits of base and swap as a nested table of two columns are used
+    come out above 1, where a logit has no value. If this scale has none either (S_T,k above 2, or 0 without one pair,
+    since no other differs), the limits of base and swap as a nested table of two columns are used
     (:func:`mlflow_l3d.analysis.importance.estimators.nested.nested_limits`). If no pair differs there is no interval:
     an effect that shows in some pairs only may have been missed by all (L3D010).
     """
     finite = np.isfinite(sets)
     paired = finite[:, 0] & finite[:, place]
-    pairs = nested_components(sets[paired][:, [0, place]])
+    table = sets[paired][:, [0, place]]
+    pairs = nested_components(table)
     if pairs is None:
         return None
     floor = rounding_variance(sets[finite])
@@ -247,11 +248,12 @@ def radial_estimate(sets: FloatArray, place: int) -> Estimate | None:
     size, total = (pairs.rows, 2), max(sigma2, tau2)
     parts = (tau2, sigma2 - tau2)
     variances = VarianceComponents("radial", "jansen", *size, *parts, total=total, contributed_degrees=pairs.rows)
-    if pairs.rows < 3 or not (sigma2 > 0 and tau2 > 0):
+    if pairs.rows < 3 or not (sigma2 > 0 and tau2 > 0 and pairs.contributed > 0):
         return Estimate(variances, pairs)
     without = radial_variances_without_each(sets, place)
     jackknife = leave_out(tau2, sigma2 - tau2, without, scale=atanh_left, importance=importance_of_atanh)
-    return Estimate(variances, pairs, jackknife, partial(nested_limits, pairs), (without,))
+    limits = partial(nested_limits, pairs, inequality=_inequality(_Rows.of(table)))
+    return Estimate(variances, pairs, jackknife, limits, (without,))
 
 
 def radial_variances_without_each(sets: FloatArray, place: int) -> Variances:

@@ -109,7 +109,8 @@ def by_tests_text(shown: Shown, above: Sequence[str]) -> str:
 def stable_group(shown: Shown) -> Consistency | None:
     """Return the runs whose agreement answers for all: the golden ones, else those of the factor that agree least."""
     groups = {name: one for name, one in shown.analysis.consistencies.items() if math.isfinite(one.consistency)}
-    return groups.get("golden") or min(groups.values(), key=lambda one: one.consistency, default=None)
+    reported = [one for name, one in groups.items() if shown.analysis.reported_agreement(name) is not None]
+    return groups.get("golden") or min(reported or groups.values(), key=lambda one: one.consistency, default=None)
 
 
 def stable_details(shown: Shown) -> Iterator[str]:
@@ -120,7 +121,7 @@ def stable_details(shown: Shown) -> Iterator[str]:
     if shown.analysis.reported_agreement(group.group) is None:
         yield _too_few(shown, group)
     else:
-        yield f"Compared are {_compared(shown, group.group)}, {_rests_on(shown, group)}."
+        yield f"Compared are {compared(shown, group.group)}, {_rests_on(shown, group)}."
     if group.unparsed_share > 0:
         what = "name no class" if shown.analysis.agreement is None else "could not be read"
         yield f"{points(group.unparsed_share, 1)} % of the {group.runs} runs' predictions {what}."
@@ -152,7 +153,7 @@ def _too_few(shown: Shown, group: Consistency) -> str:
     if seen >= FEWEST_EXAMPLES:
         return f"Two runs share {plain(group.common_examples)} test examples on average. Use reference_size=200."
     return (
-        f"How far {_compared(shown, group.group)} agree is not reported: there are {counted(seen, what)}, and at least "
+        f"How far {compared(shown, group.group)} agree is not reported: there are {counted(seen, what)}, and at least "
         f"{FEWEST_EXAMPLES} are needed. Use reference_size=200, or one test set for all runs, test_selection=fixed."
     )
 
@@ -168,7 +169,7 @@ def _rests_on(shown: Shown, group: Consistency) -> str:
     return f"over {group.runs} runs: {counted(int(pairs), 'pair')} that share {each} examples on average{every}"
 
 
-def _compared(shown: Shown, group: str) -> str:
+def compared(shown: Shown, group: str) -> str:
     """Return which runs of a group are compared: of the table of a factor, or those in which every factor changes."""
     if group != "golden":
         return shown.design.words.within.format(factor=group)
@@ -185,7 +186,7 @@ def _numbers(shown: Shown) -> str:
     group = "golden" if "golden" in groups else min(groups, key=lambda name: min(groups[name].values()))
     pearson, ccc = (groups[group].get(f"consistency_{kind}", math.nan) for kind in ("pearson", "ccc"))
     return (
-        f"Of the numbers that {_compared(shown, group)} predict, mean over pairs: Pearson's correlation "
+        f"Of the numbers that {compared(shown, group)} predict, mean over pairs: Pearson's correlation "
         f"**{plain(pearson)}** (blind to shift and scale), Lin's concordance **{plain(ccc)}** (1 only for equal "
         "predictions)."
     )
@@ -196,11 +197,15 @@ BIBTEX = r"""@inproceedings{pecher2024sensitivity,
                Interactions and Systematic Choices},
   author    = {Pecher, Branislav and Srba, Ivan and Bielikova, Maria},
   booktitle = {Proceedings of the 2024 Conference on Empirical Methods in Natural Language Processing},
+  pages     = {522--556},
+  url       = {https://aclanthology.org/2024.emnlp-main.32},
   year      = {2024}
 }
 @article{zhou2025assessing,
   title     = {Assessing the Macro and Micro Effects of Random Seeds on Fine-Tuning Large Language Models},
   author    = {Zhou, Hao and Savova, Guergana and Wang, Lijing},
+  journal   = {arXiv preprint arXiv:2503.07329},
+  url       = {https://arxiv.org/abs/2503.07329},
   year      = {2025}
 }
 @software{mlflow_l3d,
@@ -213,8 +218,9 @@ BIBTEX = r"""@inproceedings{pecher2024sensitivity,
 
 def citations(shown: Shown, source: Source) -> list[tuple[str, str]]:
     """Return title and text of what a paper takes from a page; the table only if there are factors."""
-    table = [("LaTeX", latex(shown))] if shown.records and not shown.design.baseline else []
-    return [("A sentence", sentence(shown, source)), *table, ("BibTeX", bibtex(source))]
+    said = sentence(shown, source)
+    table = [("LaTeX", with_caption(latex(shown), said))] if shown.records and not shown.design.baseline else []
+    return [("A sentence", said), *table, ("BibTeX", bibtex(source))]
 
 
 def sentence(shown: Shown, source: Source) -> str:
@@ -267,12 +273,17 @@ def latex(shown: Shown) -> str:
         share = shown.share_text(record, "{} ({}--{})", "{}")
         moved = shown.unit.text(record.moves_by_std, 1)
         rows.append(f"{escaped(_plain(record.factor))} & {share} & {moved} & {shown.verdict(record)} \\\\")
-    level = rf"{100 * shown.analysis.level:.4g}\,\%"
-    interval = f"interval; all together {level}" if shown.together else f"{level} interval"
-    head = rf"Factor & Share of variance, \% ({interval}) & Moves the score by ({unit}) & Verdict \\"
+    interval = rf"{100 * shown.analysis.level:.4g}\,\% {'together' if shown.together else 'interval'}"
+    head = (r"Factor & Share of variance, \% & Moves the & Verdict \\", rf"& ({interval}) & score by ({unit}) & \\")
     return "\n".join(
-        [r"\begin{tabular}{lrrl}", r"\toprule", head, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}"]
+        [r"\begin{tabular}{lrrl}", r"\toprule", *head, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}"]
     )
+
+
+def with_caption(tabular: str, said: str) -> str:
+    """Return a table whose caption is the sentence, of which LaTeX would leave out all behind a plain ``%``."""
+    caption = escaped(said).replace("±", r"$\pm$")
+    return "\n".join([r"\begin{table}", r"\centering", rf"\caption{{{caption}}}", tabular, r"\end{table}"])
 
 
 def bibtex(source: Source) -> str:
@@ -286,4 +297,4 @@ def _plain(name: str) -> str:
 
 def escaped(text: str) -> str:
     """Return a text as LaTeX writes it."""
-    return re.sub(r"([&%$#_{}])", r"\\\1", text.replace("\\", "/"))
+    return re.sub(r"([\^~])", r"\\\1{}", re.sub(r"([&%$#_{}])", r"\\\1", text.replace("\\", "/")))

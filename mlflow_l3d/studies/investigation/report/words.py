@@ -181,6 +181,9 @@ def _stable(shown: Shown) -> Answer:
     if group is None:
         return Answer(question, "", more)
     agreed = f"{points(group.consistency, 1)} %"
+    # Without golden runs that share examples, the answer is that of one factor.
+    who = "two runs" if group.group == "golden" else details.compared(shown, group.group)
+    agree = f"[[{who[:1].upper()}{who[1:]} agree|agree]]"
     if shown.analysis.reported_agreement(group.group) is None:
         few = "two runs share less than one test example on average"
         if shown.analysis.examples_behind(group) < FEWEST_EXAMPLES:
@@ -189,10 +192,10 @@ def _stable(shown: Shown) -> Answer:
     elif shown.graded:
         beyond = "" if math.isnan(group.fleiss_kappa) else f"; beyond chance (kappa): {plain(group.fleiss_kappa)}"
         compared = f"{shown.analysis.agreement}{beyond}"
-        lead = f"[[Two runs agree|agree]] to **{agreed}** ({compared})."
+        lead = f"{agree} to **{agreed}** ({compared})."
     else:
         changed = changed_predictions(1 - group.consistency)
-        lead = f"[[Two runs agree|agree]] on **{agreed}** of the predictions{changed}."
+        lead = f"{agree} on **{agreed}** of the predictions{changed}."
     return Answer(question, "", (lead, *more))
 
 

@@ -17,7 +17,7 @@ from mlflow_l3d.report.draw import nice_step
 from mlflow_l3d.report.numbers import MISSING, UNITS, between, counted, plain, points, unit_of
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import COMPARE, RETRY, Answer, Step, changed_predictions, few_runs, may_be_luck
-from mlflow_l3d.studies.investigation.report.details import bibtex, escaped
+from mlflow_l3d.studies.investigation.report.details import bibtex, escaped, with_caption
 from mlflow_l3d.studies.seeds.numbers import SeedsStudy
 from mlflow_l3d.studies.seeds.numbers.compared import AnswerChanges
 
@@ -276,11 +276,12 @@ def citation(study: SeedsStudy, source: Source) -> list[tuple[str, str]]:
     table = [
         r"\begin{tabular}{lrrr}",
         r"\toprule",
-        rf"Metric & {study.unit.capitalize()}s & Mean (95\,\% interval) & Standard deviation (95\,\% interval) \\",
+        rf"Metric & {study.unit.capitalize()}s & Mean & Standard deviation \\",
+        r"& & (95\,\% interval) & (95\,\% interval) \\",
         r"\midrule",
         rf"{row} \\",
         r"\bottomrule",
         r"\end{tabular}",
     ]
     sentence = " ".join([*said, f"({f'mlflow-l3d {source.version}'.strip()})"])
-    return [("A sentence", sentence), ("LaTeX", "\n".join(table)), ("BibTeX", bibtex(source))]
+    return [("A sentence", sentence), ("LaTeX", with_caption("\n".join(table), sentence)), ("BibTeX", bibtex(source))]
