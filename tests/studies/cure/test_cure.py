@@ -284,6 +284,8 @@ def test_the_latest_finished_investigation_counts_without_its_deleted_cells(coin
     result = cure()
     assert result.parent_run_id == coins[1].run_id
     assert result.answer.std == pytest.approx(golden["accuracy"].iloc[1:].std(ddof=1))
+    request = specify_cure(coins[1], {}, place.client)
+    assert request.stored == request.golden.runs == 12  # the last one has its pair, too
 
 
 def test_trainings_of_a_cured_parent_count_as_often_as_each_of_its_runs_has_them() -> None:
