@@ -227,6 +227,9 @@ def _side(client: Client, gathered: Gathered, request: Any, typed: Arguments) ->
         side = recorded_side(client, "parent_run_id", str(gathered.parent.info.run_id), gathered.cells, **machine)
     except ParameterError as error:
         return Side("parent_run_id", "", {}, reason=str(error))
+    if _planned_runs(side) == 0:  # runs of the only seed of a training are not golden runs
+        reason = f"run {side.run_id} is a seeds study, and a remedy is compared with golden runs"
+        return Side("parent_run_id", "", {}, reason=reason)
     if request is None or side.request is not None:
         return side
     asked = {name for name in PLACE if typed.texts[name] != CURE[name].default}

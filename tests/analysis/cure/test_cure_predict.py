@@ -278,6 +278,12 @@ def test_choices_that_are_drawn_are_not_called_exact() -> None:
     assert not any(each.remedy.kind == "vote" and each.remedy.members % 2 == 0 for each in found)
 
 
+def test_as_many_choices_may_be_drawn_as_there_are() -> None:
+    assert len(draw_choices(23, 2)) == math.comb(23, 2)  # some of them twice
+    moments, *_ = Table(rows_of(2, 23), ACCURACY, 3).moments("mean", 2)
+    assert moments[ROW_CONSISTENCY] > 0
+
+
 def test_two_runs_a_row_say_little_of_more() -> None:
     found = predict(rows_of(30, 2), over=("a",), metric=ACCURACY, classes=3)
     assert [each.remedy.members for each in found if each.remedy.kind == "mean"] == [2, 3, 4]

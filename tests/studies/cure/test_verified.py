@@ -81,7 +81,7 @@ def test_a_range_from_other_sizes_is_written_without_a_point() -> None:
     assert trained_table(answer).rows[0][1:3] == ("4.00 (3.00 to 6.00)", "+8.00 (-1.00 to +20.00)")
     page = page_of(answer).to_html()
     assert "6.00 to 12.00" in page
-    assert "Agree and fragile compare at most ten choices" in page
+    assert "Agree and fragile compare at most 18 choices" in page
 
 
 def test_an_open_mean_is_named_only_if_no_other_remedy_keeps_it() -> None:
