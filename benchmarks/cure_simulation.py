@@ -248,7 +248,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--studies", type=int, default=200)
     parser.add_argument("--truth", type=int, default=20_000, help="ensembles that the truth is taken from")
-    parser.add_argument("--part", choices=("all", "collapse", "labels"), default="all")
+    # Of a factor that acts alone, few columns that all rows share are the whole sample.
+    alone = Population(row=(0.0, 0.0), column=(0.7, 0.8), run=(0.1, 0.0))
+    populations = {"2 classes": Population(), "6 classes": Population(6, signal=2.0), "one factor": alone}
+    parser.add_argument("--part", choices=("all", *populations, "collapse", "labels"), default="all")
     options = parser.parse_args()
     print(f"# Predicted and true spread of remedies\n\n{machine()} {options.studies} studies each.\n", flush=True)
     head = [
@@ -274,13 +277,8 @@ def main() -> None:
         head += ["coverage", "three sizes: std", "mean"]
         print(table(head, [line for runs in (40, 200) for line in label_lines(random, options.studies, runs)]))
         return
-    # Of a factor that acts alone, few columns that all rows share are the whole sample.
-    alone = Population(row=(0.0, 0.0), column=(0.7, 0.8), run=(0.1, 0.0))
-    for name, population in (
-        ("2 classes", Population()),
-        ("6 classes", Population(6, signal=2.0)),
-        ("one factor", alone),
-    ):
+    for name in [options.part] if options.part in populations else populations:
+        population = populations[name]
         truth = population.truth(random, options.truth)
         for count, members, crossed, golden in (
             (20, 10, True, 200),
@@ -292,6 +290,8 @@ def main() -> None:
             design = "crossed" if crossed else "nested"
             rows += lines(f"{name}, {count} x {members} {design}", found, truth)
     print(table(head, rows), flush=True)
+    if options.part in populations:
+        return
     print("\n## Golden runs on a reference set\n")
     rows = []
     for runs, reference in ((60, 300), (200, 1000)):

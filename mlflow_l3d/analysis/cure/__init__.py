@@ -99,7 +99,8 @@ class Prediction:
     mean_change
         Mean score with the remedy less mean score without.
     consistency
-        Share of predictions on which two results with the remedy agree, if all factors are redrawn.
+        Share of predictions on which two results with the remedy agree, if all factors are redrawn. Like `fragile` from
+        at most 18 choices of members, whatever the basis.
     fragile
         Share of test examples that one of two results with the remedy has right and the other wrong: if all factors
         are redrawn, or if results of different rows share no examples, those of the remedy.

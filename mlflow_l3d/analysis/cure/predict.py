@@ -175,6 +175,7 @@ def pairs(predictions: Sequence[Prediction], *, most_trainings: int = 20) -> lis
                     each,
                     also=(Remedy("report_mean", ("all",), results),),
                     std=Range(*(end / root for end in each.std)),
+                    ratio=Range(*(end / root for end in each.ratio)),
                     consistency=UNKNOWN,
                     fragile=UNKNOWN,
                     trainings=each.trainings * results,

@@ -191,10 +191,11 @@ def extended(members: IntArray, moments: FloatArray, like: npt.NDArray[np.bool_]
 
     Notes
     -----
-    The variance within rows is ``b / (k + c)``, that between rows stays; other moments are ``a + b / (k + c)``,
-    agreements with the root of k + c: two results differ if the margin is small against its standard deviation. The
-    inverse of the variance within rows is linear in k, which gives c. Theory: an ensemble of k is as good as one run
-    whose noise has a k-th of the variance; c is the noise of one run in units of what it distinguishes.
+    The variance within rows is ``b / (k + c)``, and the total is no less; other moments are ``a + b / (k + c)``,
+    agreements with the root of k + c: two results differ if the margin is small against its standard deviation. So the
+    variance between rows, which votes may raise, changes by the same law. The inverse of the variance within rows is
+    linear in k, which gives c. Theory: an ensemble of k is as good as one run whose noise has a k-th of the variance; c
+    is the noise of one run in units of what it distinguishes.
     """
     whole = moments.copy()
     if not (like[:, WITHIN] & like[:, TOTAL]).any():
@@ -203,35 +204,34 @@ def extended(members: IntArray, moments: FloatArray, like: npt.NDArray[np.bool_]
     luck = moments[..., LUCK] - moments[..., :1, LUCK]
     rest_of = moments.copy()
     rest_of[..., TOTAL] -= np.nan_to_num(luck)
-    offset, amount, between = _variances(members, rest_of, like)
+    offset, amount = _variances(members, rest_of, like)
     for moment in range(moments.shape[-1]):
         measured, wanted = like[:, moment], members[~like[:, moment]]
-        if moment in (TOTAL, WITHIN):
-            rest = between[..., None] * (moment == TOTAL)
-            whole[..., ~measured, moment] = amount[..., None] / (wanted + offset[..., None]) + rest
+        law = amount[..., None] / (wanted + offset[..., None])
+        if moment == WITHIN:
+            whole[..., ~measured, moment] = law
         elif measured.sum() > 1:
             # The first member follows the law least, because some runs collapse.
             several = measured & (members > 1)
             several = several if several.sum() > 1 else measured
-            power = 1.0 if moment in (MEAN, LUCK) else 0.5
-            line = _line(members[several], moments[..., several, moment], wanted, offset[..., None], power)
-            whole[..., ~measured, moment] = line if moment == MEAN else np.clip(line, 0, 1)
+            power = 1.0 if moment in (MEAN, TOTAL, LUCK) else 0.5
+            line = _line(members[several], rest_of[..., several, moment], wanted, offset[..., None], power)
+            limits = (law, math.inf) if moment == TOTAL else (0, 1)
+            whole[..., ~measured, moment] = line if moment == MEAN else np.clip(line, *limits)
     more = np.nan_to_num(whole[..., LUCK] - whole[..., :1, LUCK])
     whole[..., TOTAL] += np.where(like[:, TOTAL], 0.0, more)
     whole[whole[..., TOTAL] < 0, TOTAL] = np.nan  # few runs know neither part
     return whole
 
 
-def _variances(
-    members: IntArray, moments: FloatArray, like: npt.NDArray[np.bool_]
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return c and b of the variance within rows, and the variance between rows, which stays."""
+def _variances(members: IntArray, moments: FloatArray, like: npt.NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
+    """Return c and b of the variance within rows."""
     places = np.flatnonzero(like[:, WITHIN] & like[:, TOTAL])
-    between = np.maximum(0.0, moments[..., places[-1], TOTAL] - moments[..., places[-1], WITHIN])
     sizes, within = members[places], moments[..., places, WITHIN]
     others = np.flatnonzero(like[:, TOTAL] & (members > sizes[-1]))[:1]
     if len(sizes) == 1 and len(others):
         # Two runs in a row: that of two is the total less what is between rows.
+        between = np.maximum(0.0, moments[..., places[-1], TOTAL] - moments[..., places[-1], WITHIN])
         more = moments[..., others, TOTAL] - between[..., None]
         sizes = np.append(sizes, members[others])
         within = np.concatenate([within, more], axis=-1)
@@ -241,7 +241,7 @@ def _variances(
     rises = slope > 0
     offset = (1 / within).mean(axis=-1) / np.where(rises, slope, 1.0) - sizes.mean()
     offset = np.where(rises, np.clip(offset, 0, _MOST_OFFSET), _USUAL_OFFSET)
-    return offset, (within * (sizes + offset[..., None])).mean(axis=-1), between
+    return offset, (within * (sizes + offset[..., None])).mean(axis=-1)
 
 
 def _line(sizes: IntArray, values: FloatArray, wanted: IntArray, offset: FloatArray, power: float) -> FloatArray:

@@ -32,7 +32,7 @@ agreement of two results in both cases; share of examples that one of two result
 that drawn test examples alone cause."""
 MOMENTS: Final = 8
 _COMPARED: Final = 10
-"""Choices whose predictions are compared with each other; every choice has its score."""
+"""At least so many choices, if there are, are compared with each other, at most 18; every choice has its score."""
 _BLOCKS: Final = 20
 _ALONE: Final = 1000
 """Choices of members of a single row: with those of a row among others, the draw of choices alone would move its
@@ -264,9 +264,9 @@ def _some(row: Members, members: IntArray) -> Members:
 
 
 def _compared(masks: Masks, k: int) -> IntArray:
-    """Return places of at most 10 choices; of groups of random partitions, so that many have no common member."""
+    """Return places of a few choices; of groups of random partitions, so that many have no common member."""
     random, size = np.random.default_rng(k), masks.shape[1]
-    if 2 * k > size or len(masks) != math.comb(size, k):
+    if 2 * k > size or math.comb(size, k) > MOST_CHOICES:
         return np.arange(min(len(masks), _COMPARED))
     place = {tuple(np.flatnonzero(mask).tolist()): at for at, mask in enumerate(masks)}
     chosen: set[int] = set()

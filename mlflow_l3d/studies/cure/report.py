@@ -31,9 +31,9 @@ _ON_FIRST_SCREEN: Final = 4
 _READING: Final = (
     "Remedy: its name for --remedy. Remaining std: standard deviation of the score over golden runs with the remedy. "
     "Change of mean: with the remedy less without. Fragile: test examples that one of two results has right and the "
-    "other wrong. Trainings: behind one result. Basis: exact, from all choices of stored runs; sampled, from some of "
-    "them; extrapolated, from fewer members, or a range from other sizes; unknown, until it is verified. Remedies for "
-    "which you may lack labels are verified last."
+    "other wrong. Agree and fragile compare at most 18 choices of members. Trainings: behind one result. Basis: "
+    "exact, from all choices of stored runs; sampled, from some of them; extrapolated, from fewer members, or a range "
+    "from other sizes; unknown, until it is verified. Remedies for which you may lack labels are verified last."
 )
 
 

@@ -71,7 +71,7 @@ class CureRequest:
     @property
     def stored(self) -> int:
         """Golden runs of the parent, if more can be trained."""
-        return 0 if self.golden is None else len(self.side.cells)
+        return 0 if self.golden is None else _planned_runs(self.side)
 
     @property
     def each(self) -> int:
@@ -195,7 +195,7 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
     budget = Budget.parse(typed["budget"])
     gathered = gather(client, run_id, typed["metric"])
     side = _side(client, gathered, getattr(parent, "request", None), typed)
-    golden, stored = side.request, len(side.cells)
+    golden, stored = side.request, _planned_runs(side)
     if golden is not None:
         runs = min(stored, MOST_PAIRS) if typed["runs"] == "auto" else typed["runs"]
         golden = replace(golden, runs=runs, metric=gathered.metric)
@@ -227,6 +227,9 @@ def _side(client: Client, gathered: Gathered, request: Any, typed: Arguments) ->
         side = recorded_side(client, "parent_run_id", str(gathered.parent.info.run_id), gathered.cells, **machine)
     except ParameterError as error:
         return Side("parent_run_id", "", {}, reason=str(error))
+    if _planned_runs(side) == 0:  # runs of the only seed of a training are not golden runs
+        reason = f"run {side.run_id} is a seeds study, and a remedy is compared with golden runs"
+        return Side("parent_run_id", "", {}, reason=reason)
     if request is None or side.request is not None:
         return side
     asked = {name for name in PLACE if typed.texts[name] != CURE[name].default}
@@ -243,6 +246,11 @@ def _side(client: Client, gathered: Gathered, request: Any, typed: Arguments) ->
         phase=side.phase,
     )
     return replace(side, request=golden)
+
+
+def _planned_runs(side: Side) -> int:
+    """Return how many golden runs the numbers of a side count: one that failed has a number, and shifts no other."""
+    return 1 + max(map(int, side.cells.index), default=-1)
 
 
 def _main_share(record: Importance) -> Range:

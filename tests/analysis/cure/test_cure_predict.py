@@ -228,6 +228,15 @@ def test_a_law_is_continued_exactly() -> None:
     assert np.allclose(found[:, [MEAN, TOTAL, WITHIN, CONSISTENCY]], law[:, [MEAN, TOTAL, WITHIN, CONSISTENCY]])
 
 
+def test_the_spread_is_continued_from_the_most_members_that_are_measured() -> None:
+    """Rows of five: no two disjoint groups of three say what a row alone causes, which votes make larger here."""
+    moments = np.full((5, MOMENTS), math.nan)
+    moments[:3, TOTAL], moments[0, WITHIN] = [0.0170, 0.0164, 0.0163], 0.0070
+    found = extended(np.array([1, 3, 5, 7, 9]), moments, np.isfinite(moments))[:, TOTAL]
+    assert found[3] == pytest.approx(0.0163, rel=0.1)
+    assert found[2] > found[3] > found[4]
+
+
 def test_no_variance_is_continued_without_a_warning() -> None:
     moments = np.full((4, MOMENTS), 0.5)
     moments[:, WITHIN] = 0
@@ -267,6 +276,12 @@ def test_choices_that_are_drawn_are_not_called_exact() -> None:
     assert [of(found, "vote", k).basis for k in (3, 5, 9)] == ["sampled", "sampled", "extrapolated"]
     assert of(found, "mean", 2).basis == "exact"
     assert not any(each.remedy.kind == "vote" and each.remedy.members % 2 == 0 for each in found)
+
+
+def test_as_many_choices_may_be_drawn_as_there_are() -> None:
+    assert len(draw_choices(23, 2)) == math.comb(23, 2)  # some of them twice
+    moments, *_ = Table(rows_of(2, 23), ACCURACY, 3).moments("mean", 2)
+    assert moments[ROW_CONSISTENCY] > 0
 
 
 def test_two_runs_a_row_say_little_of_more() -> None:

@@ -78,9 +78,11 @@ def test_only_what_intervals_establish_helps(ratio: tuple[float, ...], change: t
 
 
 def test_pairs_are_means_of_ensembles() -> None:
-    found = pairs([remedy(0.03, 5), remedy(0.01, 2, kind="choose")])
+    votes = replace(remedy(0.03, 5), ratio=Range(0.6, 0.3, 1.2))
+    found = pairs([votes, remedy(0.01, 2, kind="choose")])
     assert [each.trainings for each in found] == [10, 15, 20]
     assert found[2].std.value == pytest.approx(0.015)
+    assert found[2].ratio.value == pytest.approx(found[2].std.value / found[2].std_before)
     assert found[0].also == (Remedy("report_mean", ("all",), 2),)
 
 

@@ -264,6 +264,9 @@ def test_other_parents_work_or_say_why(coins: Coins, place: Place) -> None:
     assert result.answer.std == pytest.approx(place.client.get_run(study.run_id).data.metrics["seed_std/accuracy"])
     assert "--verify" not in result.report().to_text()  # nobody compares seeds with golden runs
     fails(r"verify=1: .*seeds study", cure, study.run_id, verify=1)
+    script = "python -c 'import sys; print(\"acc:\", int(sys.argv[1]) % 9 / 9)' {seed}"
+    only = seeds(approach="command", command=script, seeds=3, executor="inline")
+    fails(r"verify=1: .*seeds study", cure, only.run_id, verify=1)  # of the only seed: golden runs can be trained
     with pytest.raises(L3DError, match=r"verify=1: needs more golden runs .*coin"):
         cure(coins[1].run_id, verify=1)  # of an approach that only the other process knows
     fails(r"runs=99: run .* has 12 golden runs", cure, coins[1], verify=1, runs=99, executor="inline")
@@ -284,6 +287,8 @@ def test_the_latest_finished_investigation_counts_without_its_deleted_cells(coin
     result = cure()
     assert result.parent_run_id == coins[1].run_id
     assert result.answer.std == pytest.approx(golden["accuracy"].iloc[1:].std(ddof=1))
+    request = specify_cure(coins[1], {}, place.client)
+    assert request.stored == request.golden.runs == 12  # the last one has its pair, too
 
 
 def test_trainings_of_a_cured_parent_count_as_often_as_each_of_its_runs_has_them() -> None:

@@ -79,7 +79,9 @@ def test_a_range_from_other_sizes_is_written_without_a_point() -> None:
     trained = replace(NOTHING, prediction=scaled, runs=9, plain=Range(0.05), cured=Range(0.04), mean_change=Range(0.08))
     answer = answer_of(trained, predictions=(made,))
     assert trained_table(answer).rows[0][1:3] == ("4.00 (3.00 to 6.00)", "+8.00 (-1.00 to +20.00)")
-    assert "6.00 to 12.00" in page_of(answer).to_html()
+    page = page_of(answer).to_html()
+    assert "6.00 to 12.00" in page
+    assert "Agree and fragile compare at most 18 choices" in page
 
 
 def test_an_open_mean_is_named_only_if_no_other_remedy_keeps_it() -> None:
