@@ -292,9 +292,9 @@ class Finetuning(Approach):
             raise ParameterError("model", Path(model).name, allowed, "Use trainable=lora or trainable=full.")
         from mlflow_l3d.approaches.finetuning.head import HeadSession
         from mlflow_l3d.approaches.finetuning.loading import compute_dtype
-        from mlflow_l3d.approaches.models.features import Encoding, load_or_encode
+        from mlflow_l3d.approaches.models.features import Encoding, load_or_encode, truncated_share
 
-        reference = models.resolve(model)
         dtype = str(compute_dtype(recipe, device)).removeprefix("torch.")
-        encoding = Encoding(reference, recipe.pooling, recipe.max_length, device, dtype)
-        return HeadSession(task, load_or_encode(task.texts, encoding, cache), recipe, device)
+        encoding = Encoding(models.resolve(model), recipe.pooling, recipe.max_length, device, dtype)
+        features, cut = load_or_encode(task.texts, encoding, cache), truncated_share(task.texts, encoding, cache)
+        return HeadSession(task, features, recipe, device, cut)
