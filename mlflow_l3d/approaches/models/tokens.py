@@ -127,6 +127,9 @@ def check_length(max_length: int, tokenizer: Any, config: Any) -> None:
     """Raise :class:`ParameterError` if the model takes fewer tokens than `max_length`."""
     limits = [tokenizer.model_max_length, getattr(config.get_text_config(), "max_position_embeddings", None)]
     limit = min(int(number) for number in limits if number)
+    if limit < 1:
+        allowed = "names no largest number of tokens; such models (XLNet) expect padding before a text, not after it"
+        raise ParameterError("model", config.model_type, allowed, "Use another encoder, such as BERT or RoBERTa.")
     if max_length > limit:
         raise ParameterError("hyperparameters.max_length", max_length, f"the model takes at most {limit} tokens")
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ from mlflow_l3d.analysis.comparison.predictions import Predictions, graded, join
 from mlflow_l3d.analysis.comparison.system import MOST_LOST, System, mean_scores
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, known
-from mlflow_l3d.approaches.hyperparameters import SearchChoices, Searched, Value
+from mlflow_l3d.approaches.hyperparameters import Hyperparameter, SearchChoices, Searched, SearchRange, Value
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import occurring
 from mlflow_l3d.metrics.known import score
@@ -143,6 +143,35 @@ def range_text(searched: Searched) -> str:
     number = int if searched.whole else float
     ends = f"{value_text(number(searched.low))} to {value_text(number(searched.high))}"
     return f"{ends}, log scale" if searched.log else ends
+
+
+_EDGE: Final = 0.05
+"""A found number that is nearer to an end than this part of its range lies at this end."""
+
+
+def edge_notes(
+    best: Mapping[str, Value], ranges: Mapping[str, Searched], declared: Mapping[str, Hyperparameter]
+) -> Iterator[str]:
+    """Yield which found numbers lie at an end of their range that is not a limit, and which range to try."""
+    for name, searched in ranges.items():
+        if not isinstance(searched, SearchRange) or not searched.holds(best[name]):
+            continue
+        scale, back = (math.log, math.exp) if searched.log else (float, float)
+        low, value, high = (scale(float(number)) for number in (searched.low, best[name], searched.high))
+        near, half = _EDGE * (high - low), (high - low) / 2
+        lowest, highest = declared[name].low, declared[name].high
+        wider = searched
+        if high - value <= near:
+            end = float(f"{back(high + half):.2g}")
+            wider = replace(searched, high=end if highest is None else min(end, highest))
+        elif value - low <= near and searched.low > 0:  # 0 leaves something out, which is another question
+            below = back(low - half) if searched.log else max(low - half, searched.low / 2)
+            end = float(f"{below:.2g}")
+            wider = replace(searched, low=end if lowest is None else max(end, lowest))
+        if searched.whole:
+            wider = replace(wider, low=math.floor(wider.low), high=math.ceil(wider.high))
+        if range_text(wider) != range_text(searched):
+            yield f"{name} = {value_text(best[name])} lies at an end of what was searched: try {range_text(wider)}."
 
 
 def setting_text(value: Any, width: int = 40, absent: str = "-") -> str:

@@ -12,10 +12,10 @@ import pytest
 from scipy import stats
 from search_examples import BEST, DEFAULT, held_out, result
 
-from mlflow_l3d.approaches.hyperparameters import SearchChoices, SearchRange
+from mlflow_l3d.approaches.hyperparameters import Hyperparameter, SearchChoices, SearchRange
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.numbers import value_text
-from mlflow_l3d.studies.search.numbers import range_text
+from mlflow_l3d.studies.search.numbers import edge_notes, range_text
 from mlflow_l3d.studies.search.report import headline
 from mlflow_l3d.studies.search.trials import FinishedTrial, trials_table
 
@@ -129,3 +129,25 @@ def test_equal_gains_on_few_configurations_have_an_error() -> None:
     """Of nine configurations in ten the gain is 1 point, of the tenth a loss of 9: four do not show it in 66 %."""
     held = held_out([0.61, 0.62, 0.59, 0.6], [0.6, 0.61, 0.58, 0.59])
     assert held.ci_low < 0 < held.difference < held.ci_high
+
+
+@pytest.mark.parametrize(
+    ("searched", "value", "wider"),
+    [
+        (SearchRange(1e-5, 1e-2, log=True), 8e-3, "1e-05 to 0.32, log scale"),
+        (SearchRange(1e-5, 1e-2, log=True), 1.2e-5, "3.2e-07 to 0.01, log scale"),
+        (SearchRange(1e-5, 1e-2, log=True), 1e-4, ""),
+        (SearchRange(0.1, 0.5), 0.5, "0.1 to 0.7"),
+        (SearchRange(0.1, 1.0), 0.1, "0.05 to 1"),
+        (SearchRange(0.1, 1.0), 1.0, ""),
+        (SearchRange(0.0, 1.0), 0.0, ""),
+        (SearchRange(2, 9, whole=True), 9, "2 to 12"),
+        (SearchRange(1, 9, whole=True), 1, ""),
+        (SearchChoices((1, 2)), 2, ""),
+    ],
+)
+def test_a_value_at_an_end_that_is_no_limit_names_a_wider_range(searched, value, wider):
+    limits = (1, 99) if isinstance(value, int) else (0.0, 1.0)
+    declared = {"x": Hyperparameter(type(value)(2), "x", *limits)}
+    expected = f"x = {value_text(value)} lies at an end of what was searched: try {wider}."
+    assert [*edge_notes({"x": value}, {"x": searched}, declared)] == [expected] * bool(wider)

@@ -280,7 +280,7 @@ def _notes(shown: ShownSweep) -> list[str]:
         notes.append(f"{listed(followers)} {verb} from {other}: what {other} moves may be moved by that instead.")
     checks = ({(one.code, one.title) for one in each.checks if one.severity == "warning"} for each in shown.analyses)
     warned = sorted(Counter(check for codes in checks for check in codes).items())
-    untested = dict.fromkeys(UNRELIABLE, " No test uses their importances.")
+    untested = dict.fromkeys(UNRELIABLE, " No test uses an importance that it concerns.")
     places = (
         f"{title} ({code}) at {counted(number, 'point')}.{untested.get(code, '')}" for (code, title), number in warned
     )
