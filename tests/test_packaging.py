@@ -227,7 +227,9 @@ def test_hosted_workflow_tries_the_oldest_and_the_newest_torch_and_transformers_
         assert {"torch", "transformers"} <= {each.name for each in packages}
         for each in packages:
             (bound,) = (part.version for part in needs[each.name] if part.operator == operator)
-            assert str(each.specifier) == (f"<{bound}" if operator == "<" else f"=={bound}{'.0' * ('.' not in bound)}.*")
+            assert str(each.specifier) == (
+                f"<{bound}" if operator == "<" else f"=={bound}{'.0' * ('.' not in bound)}.*"
+            )
 
 
 def test_citation_names_the_papers_of_the_readme() -> None:

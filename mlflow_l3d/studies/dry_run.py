@@ -79,7 +79,9 @@ class StudyPlan(OnOneScreen):
     def line(self) -> str:
         """Return what there is to do, in one line."""
         cells, done, left = (int(self.parts[name].sum()) for name in ("cells", "done", "to_compute"))
-        time = "the time is not known before one of this task, approach and model has ended. Start the study: after the "
+        time = (
+            "the time is not known before one of this task, approach and model has ended. Start the study: after the "
+        )
         time += "first ones the same dry run shows it"
         if math.isfinite(self.hours):
             time = f"about {rough_duration(self.hours)} with {counted(self.workers, 'worker')}"
