@@ -95,7 +95,7 @@ def test_choices_are_scored_one_by_one(folders, tmp_path) -> None:
         positions = np.arange(7)
         (together,) = session.logits([positions])
         whole = session.inputs
-        rows = Tokens(whole.columns, whole.starts, whole.padding)
+        rows = Tokens(whole.columns, whole.starts, whole.padding, whole.is_cut)
         session.model.eval()
         for position in positions:
             for choice in range(3):
@@ -195,7 +195,7 @@ def test_a_model_takes_so_many_tokens(folders, tmp_path) -> None:
 def test_a_model_without_a_largest_number_of_tokens_is_refused_by_its_name() -> None:
     config = XLNetConfig()
     with pytest.raises(
-        ParameterError, match="model=xlnet: names no largest number of tokens.* such as BERT or RoBERTa"
+        ParameterError, match=r"model=xlnet: names no largest number of tokens.* such as BERT or RoBERTa"
     ):
         check_length(128, MagicMock(model_max_length=10**30), config)
 
