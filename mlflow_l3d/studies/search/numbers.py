@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -152,26 +152,23 @@ _EDGE: Final = 0.05
 def edge_notes(
     best: Mapping[str, Value], ranges: Mapping[str, Searched], declared: Mapping[str, Hyperparameter]
 ) -> Iterator[str]:
-    """Yield which found numbers lie at an end of their range that is not a limit, and which range to try."""
+    """Yield which found numbers lie at an end of their range beyond which others are allowed, and where to search."""
     for name, searched in ranges.items():
         if not isinstance(searched, SearchRange) or not searched.holds(best[name]):
             continue
-        scale, back = (math.log, math.exp) if searched.log else (float, float)
+        scale = math.log if searched.log else float
         low, value, high = (scale(float(number)) for number in (searched.low, best[name], searched.high))
-        near, half = _EDGE * (high - low), (high - low) / 2
+        near = _EDGE * (high - low)
         lowest, highest = declared[name].low, declared[name].high
-        wider = searched
-        if high - value <= near:
-            end = float(f"{back(high + half):.2g}")
-            wider = replace(searched, high=end if highest is None else min(end, highest))
-        elif value - low <= near and searched.low > 0:  # 0 leaves something out, which is another question
-            below = back(low - half) if searched.log else max(low - half, searched.low / 2)
-            end = float(f"{below:.2g}")
-            wider = replace(searched, low=end if lowest is None else max(end, lowest))
-        if searched.whole:
-            wider = replace(wider, low=math.floor(wider.low), high=math.ceil(wider.high))
-        if range_text(wider) != range_text(searched):
-            yield f"{name} = {value_text(best[name])} lies at an end of what was searched: try {range_text(wider)}."
+        if high - value <= near and (highest is None or searched.high < highest):
+            end, further = "upper", "higher"
+        # 0 leaves something out, which is another question.
+        elif value - low <= near and searched.low != 0 and (lowest is None or searched.low > lowest):
+            end, further = "lower", "lower"
+        else:
+            continue
+        text = f"{name} = {value_text(best[name])} lies at the {end} end of what was searched"
+        yield f"{text} ({range_text(searched)}): search {further} values, too."
 
 
 def setting_text(value: Any, width: int = 40, absent: str = "-") -> str:
