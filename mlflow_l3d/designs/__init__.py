@@ -62,14 +62,14 @@ class Planned(Sizes, PlanFacts):
         The investigated factors in the order to report; None means all that are found.
     sequential
         Whether a rule looked at the intervals while the investigation ran (``stop=interval``).
-    most_rows
+    distinct_rows
         Rows that the mitigation strategies allow before one repeats; inf if any number, or if it is not known.
     """
 
     design: type[Design] | None = None
     factors: Sequence[str] | None = None
     sequential: bool = False
-    most_rows: float = math.inf
+    distinct_rows: float = math.inf
 
     def design_of(self, cells: pd.DataFrame) -> type[Design]:
         """Return the design: that of the plan, else what the cells tell."""

@@ -240,11 +240,9 @@ def advise(design: type[Design], record: Importance, verdict: Verdict) -> Advice
 
 def _allowed(advice: Advice, plan: Planned, word: str) -> Advice:
     """Return the advice, or why its rows are refused under the mitigation strategies of the plan."""
-    if (advice.rows or 0) > plan.most_rows:
-        text = (
-            f"The mitigation strategies have only {plan.most_rows:g} different {word}: give them more configurations."
-        )
-        return Advice("look_at_runs", text)
+    if (advice.rows or 0) > plan.distinct_rows:
+        have = f"The mitigation strategies have only {plan.distinct_rows:g} different {word}"
+        return Advice("look_at_runs", f"{have}: give them more configurations.")
     if advice.rows and advice.action == "other_design" and plan.mitigated:
         return Advice("unaffordable", f"More {word} under these mitigation strategies do not settle it: {_HARDLY}")
     return advice

@@ -164,7 +164,7 @@ class CrossedDesign(TableDesign):
             raise ParameterError("joint", "product", "has no effect without joint factors", "Use factor=a+b.")
 
     @property
-    def most_rows(self) -> float:
+    def distinct_rows(self) -> float:
         """Rows that differ in the table of every factor."""
         return min(map(self._rows_of, self.factors), default=math.inf)
 

@@ -106,7 +106,7 @@ class Layout(ABC):
         return self.mitigation_runs
 
     @property
-    def most_rows(self) -> float:
+    def distinct_rows(self) -> float:
         """The largest `mitigation_runs` at which no row repeats under the mitigation strategies; by default inf."""
         return math.inf
 

@@ -128,5 +128,5 @@ def test_rows_that_would_repeat_are_not_advised(most, mitigated):
         + [("golden", None, None, None, at, at / 90) for at in range(6)],
         columns=["phase", "factor", "row", "column", "index", "mse"],
     )
-    advice = analyse(cells, Planned(most_rows=most, mitigated=mitigated), metric="mse").advice["f"]
+    advice = analyse(cells, Planned(distinct_rows=most, mitigated=mitigated), metric="mse").advice["f"]
     assert (advice.rows is None, "only 3 different rows: give them more" in advice.text) == (mitigated, mitigated)

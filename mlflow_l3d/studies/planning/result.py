@@ -166,9 +166,7 @@ class Plan(OnOneScreen):
             return f"{cells}; design={plan.design.name} has no interval."
         if self.factors["total_index"].isna().any():
             if self.equal_run:
-                return (
-                    f"{cells}; all scores of run {self.equal_run} are equal, so nobody knows how exact the result is."
-                )
+                return f"{cells}; all scores of run {self.equal_run} are equal, so its exactness is not known."
             costs = "what they cost and " if math.isnan(self.seconds_per_cell) else ""
             return f"{cells}; a pilot shows {costs}how exact the result is."
         every = counted(self.cells, "cell")

@@ -134,8 +134,16 @@ def test_equal_gains_on_few_configurations_have_an_error() -> None:
 @pytest.mark.parametrize(
     ("searched", "value", "text"),
     [
-        (SearchRange(1e-5, 1e-2, log=True), 8e-3, "upper end of what was searched (1e-05 to 0.01, log scale): search h"),
-        (SearchRange(1e-5, 1e-2, log=True), 1.2e-5, "lower end of what was searched (1e-05 to 0.01, log scale): search l"),
+        (
+            SearchRange(1e-5, 1e-2, log=True),
+            8e-3,
+            "upper end of what was searched (1e-05 to 0.01, log scale): search h",
+        ),
+        (
+            SearchRange(1e-5, 1e-2, log=True),
+            1.2e-5,
+            "lower end of what was searched (1e-05 to 0.01, log scale): search l",
+        ),
         (SearchRange(1e-5, 1e-2, log=True), 1e-4, ""),
         (SearchRange(0.1, 0.5), 0.6, ""),
         (SearchRange(0.1, 1.0), 0.1, "lower end"),
