@@ -11,7 +11,7 @@ from mlflow_l3d.analysis.importance import importance
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence
 from mlflow_l3d.analysis.importance.checks.runs import repeated_cells
 from mlflow_l3d.analysis.importance.estimate import total_index_of
-from mlflow_l3d.analysis.importance.verdicts import verdict_of
+from mlflow_l3d.analysis.importance.verdicts import Advice, verdict_of
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import Planned, design_named
 from mlflow_l3d.designs.analyse import advise, analyse
@@ -122,7 +122,7 @@ def test_advised_runs_settle_a_verdict_in_half_of_the_cases():
 
 
 @pytest.mark.parametrize(("most", "mitigated"), [(3, True), (math.inf, False)])
-def test_rows_that_would_repeat_are_not_advised(most, mitigated):
+def test_rows_and_designs_that_mitigation_refuses_are_not_advised(monkeypatch, most, mitigated):
     cells = pd.DataFrame(
         [("investigation", "f", *place, None, score) for place, score in np.ndenumerate(np.eye(3, 4) / 9)]
         + [("golden", None, None, None, at, at / 90) for at in range(6)],
@@ -130,3 +130,6 @@ def test_rows_that_would_repeat_are_not_advised(most, mitigated):
     )
     advice = analyse(cells, Planned(distinct_rows=most, mitigated=mitigated), metric="mse").advice["f"]
     assert (advice.rows is None, "only 3 different rows: give them more" in advice.text) == (mitigated, mitigated)
+    monkeypatch.setattr("mlflow_l3d.designs.analyse.advise", lambda *_: Advice("other_design", "", 200))
+    other = analyse(cells, Planned(mitigated=mitigated), metric="mse").advice["f"]
+    assert other.action == ("unaffordable" if mitigated else "other_design")
