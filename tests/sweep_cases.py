@@ -7,7 +7,10 @@ import numpy as np
 
 from mlflow_l3d.analysis.importance import importance
 from mlflow_l3d.analysis.importance.estimators import CROSSED
+from mlflow_l3d.analysis.importance.verdicts import verdict_of
 from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.designs import design_named
+from mlflow_l3d.designs.analyse import advise
 from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 
@@ -43,7 +46,9 @@ def drawn_point(
         table = 0.8 + std * (table + np.sqrt(both) * effect(rows, columns))
         scores = 0.8 + std * effect(golden)
         records[factor] = importance(table, scores, factor=factor, chance=0.5, model=CROSSED)
-    return SweptPoint(run_id or f"run{seed}", dict(choices), task, Analysis(F1_MACRO, records))
+    design = design_named("crossed")
+    advice = {name: advise(design, record, verdict_of(record)) for name, record in records.items()}
+    return SweptPoint(run_id or f"run{seed}", dict(choices), task, Analysis(F1_MACRO, records, advice=advice))
 
 
 def grid(values: Mapping[str, Sequence[str | float]]) -> list[dict[str, str | float]]:

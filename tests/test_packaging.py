@@ -218,6 +218,20 @@ def test_hosted_workflow_tries_the_oldest_and_the_newest_mlflow_that_may_be_inst
     assert all((ROOT / each).exists() for each in tests if each.startswith("tests/"))
 
 
+def test_hosted_workflow_tries_the_oldest_and_the_newest_torch_and_transformers_that_may_be_installed() -> None:
+    oldest, newest = yaml.safe_load(WORKFLOW)["jobs"]["models"]["strategy"]["matrix"]["include"]
+    extras = PROJECT["optional-dependencies"]
+    needs = {need.name: need.specifier for need in map(Requirement, extras["models"] + extras["lora"])}
+    for side, operator in ((oldest, ">="), (newest, "<")):
+        packages = [Requirement(each) for each in side["packages"].split()]
+        assert {"torch", "transformers"} <= {each.name for each in packages}
+        for each in packages:
+            (bound,) = (part.version for part in needs[each.name] if part.operator == operator)
+            assert str(each.specifier) == (
+                f"<{bound}" if operator == "<" else f"=={bound}{'.0' * ('.' not in bound)}.*"
+            )
+
+
 def test_citation_names_the_papers_of_the_readme() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert {"cff-version", "message", "title", "authors"} <= set(citation)

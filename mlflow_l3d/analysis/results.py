@@ -200,6 +200,10 @@ class Analysis:
         """Return the verdict on a factor, by the one rule."""
         return verdict_of(self.importances[factor], self.checks, self.collapse)
 
+    def warned(self, factor: str) -> set[str]:
+        """Return the codes of the checks that warn of all factors, or of this one."""
+        return {each.code for each in self.checks if each.severity == "warning" and each.factor in (None, factor)}
+
     def to_frame(self) -> pd.DataFrame:
         """Return one row per factor: verdict, numbers, rows used, cells missing; largest corrected importance first."""
         rows = []

@@ -212,8 +212,8 @@ class Hooks:
         lines = []
         if "truncated_share" in cells:
             what = "what follows is not read. Raise hyperparameter max_length, or shorten the texts"
-            cut = float(cells["truncated_share"].mean())
-            lines.append(f"At least {100 * cut:.1f} % of the examples are longer than max_length, and {what}.")
+            cut = float(cells["truncated_share"].max())
+            lines.append(f"{100 * cut:.1f} % of the examples are longer than max_length, and {what}.")
         if "traceback" in cells:
             caught = f"{int(cells['traceback'].sum())} of {len(cells)} runs printed a traceback"
             why = "so their scores may come from before the error. Let the script fail"

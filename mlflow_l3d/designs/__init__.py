@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -61,11 +62,14 @@ class Planned(Sizes, PlanFacts):
         The investigated factors in the order to report; None means all that are found.
     sequential
         Whether a rule looked at the intervals while the investigation ran (``stop=interval``).
+    distinct_rows
+        Rows that the mitigation strategies allow before one repeats; inf if any number, or if it is not known.
     """
 
     design: type[Design] | None = None
     factors: Sequence[str] | None = None
     sequential: bool = False
+    distinct_rows: float = math.inf
 
     def design_of(self, cells: pd.DataFrame) -> type[Design]:
         """Return the design: that of the plan, else what the cells tell."""

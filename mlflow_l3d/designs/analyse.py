@@ -109,7 +109,8 @@ def analyse(
     checks = all_checks(evidence, design.factor_checks)
     judged_records = {} if design.baseline else importances
     verdicts = {name: verdict_of(record, checks, collapse) for name, record in judged_records.items()}
-    advice = {name: advise(design, importances[name], verdict) for name, verdict in verdicts.items()}
+    advised = {name: advise(design, importances[name], verdict) for name, verdict in verdicts.items()}
+    advice = {name: _allowed(one, plan, design.words.row) for name, one in advised.items()}
     for name, verdict in verdicts.items():
         checks = (*checks, *disagreement(importances[name], verdict, advice[name]))
     return Analysis(
@@ -235,6 +236,16 @@ def advise(design: type[Design], record: Importance, verdict: Verdict) -> Advice
             return Advice("more_rows", text, max(rows, planned + 1))
         return Advice("look_at_runs", "Compare the predictions of runs that differ in this factor only.")
     return _more_runs(design, record)
+
+
+def _allowed(advice: Advice, plan: Planned, word: str) -> Advice:
+    """Return the advice, or why its rows are refused under the mitigation strategies of the plan."""
+    if (advice.rows or 0) > plan.distinct_rows:
+        have = f"The mitigation strategies have only {plan.distinct_rows:g} different {word}"
+        return Advice("look_at_runs", f"{have}: give them more configurations.")
+    if advice.rows and advice.action == "other_design" and plan.mitigated:
+        return Advice("unaffordable", f"More {word} under these mitigation strategies do not settle it: {_HARDLY}")
+    return advice
 
 
 def _more_runs(design: type[Design], record: Importance) -> Advice:

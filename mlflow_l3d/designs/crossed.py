@@ -157,16 +157,22 @@ class CrossedDesign(TableDesign):
     def check_runs(self) -> None:
         """Raise ParameterError where rows would repeat."""
         for factor in self.factors:
-            members = factor_members(factor, self.all_factors)
-            if len(members) == 1 and not self.mitigation:
-                continue
-            mitigated = [name for name in self.all_factors if name not in members]
-            rows = distinct_rows(self.mitigation, mitigated)
-            if self.mitigation_runs > rows:
+            if self.mitigation_runs > (rows := self._rows_of(factor)):
                 allowed = f"the factors mitigated for {factor} have {rows:g} combination(s), so rows would repeat"
                 raise ParameterError("mitigation_runs", self.mitigation_runs, allowed, f"Use {rows:g} at most.")
         if self.product and not any(JOINT in factor for factor in self.factors):
             raise ParameterError("joint", "product", "has no effect without joint factors", "Use factor=a+b.")
+
+    @property
+    def distinct_rows(self) -> float:
+        """Rows that differ in the table of every factor."""
+        return min(map(self._rows_of, self.factors), default=math.inf)
+
+    def _rows_of(self, factor: str) -> float:
+        members = factor_members(factor, self.all_factors)
+        if len(members) == 1 and not self.mitigation:
+            return math.inf
+        return distinct_rows(self.mitigation, [name for name in self.all_factors if name not in members])
 
     def configurations(self, members: Sequence[str], row: int, column: int) -> Mapping[str, int]:
         """Return column `column` of the members, and row `row` of all others."""

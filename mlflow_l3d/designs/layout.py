@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -103,6 +104,11 @@ class Layout(ABC):
     def steps(self) -> int:
         """M: the cells come in as many steps."""
         return self.mitigation_runs
+
+    @property
+    def distinct_rows(self) -> float:
+        """The largest `mitigation_runs` at which no row repeats under the mitigation strategies; by default inf."""
+        return math.inf
 
     @abstractmethod
     def check_runs(self) -> None:

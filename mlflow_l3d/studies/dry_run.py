@@ -79,7 +79,8 @@ class StudyPlan(OnOneScreen):
     def line(self) -> str:
         """Return what there is to do, in one line."""
         cells, done, left = (int(self.parts[name].sum()) for name in ("cells", "done", "to_compute"))
-        time = "no earlier runs of the same task, approach and model show how long they take"
+        time = "the time is not known before one of this task, approach and model has ended. "
+        time += "Start the study: after the first ones the same dry run shows it"
         if math.isfinite(self.hours):
             time = f"about {rough_duration(self.hours)} with {counted(self.workers, 'worker')}"
         shared = f", {shared:,} shared with these" if (shared := int(self.shared.sum())) else ""

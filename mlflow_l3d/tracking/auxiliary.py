@@ -87,6 +87,7 @@ def auxiliary_run(
 
     with held_open(run_id):
         try:
+            parents.check_artifacts(client, experiment_id)  # before a gate or a referee trains
             public = {name: public_parameter(name, value) for name, value in parameters.items()}
             parents.log_params(client, run_id, public, known=run.data.params)
             for other in list(search(client, [experiment_id], condition({names.ROLE: role}, "RUNNING"))):

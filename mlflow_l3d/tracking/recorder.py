@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic
 
 from mlflow_l3d.errors import L3DError, ParameterError, logger
+from mlflow_l3d.execution.environment import deferred_interrupts
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.children import ChildWriter, Parent, children_of, found, renamed
@@ -241,8 +242,11 @@ class RunRecorder(Generic[R]):
         if self._ended.is_set():
             return
         try:
-            self.uploader.wait(patience=0.0 if self.uploader.outage_seconds else patience)
-            parents.end_early(self.client, self.parent.run_id, line, status)
+            try:
+                self.uploader.wait(patience=0.0 if self.uploader.outage_seconds else patience)
+            finally:  # a second Ctrl-C ends the wait alone
+                with deferred_interrupts():
+                    parents.end_early(self.client, self.parent.run_id, line, status)
         except Exception as error:  # noqa: BLE001 - the user must see `line`, not that the server is away, too
             logger.error("The parent run could not be ended: %s", error_line(error))
         finally:

@@ -541,6 +541,7 @@ def test_a_first_run_that_does_not_show_how_scores_are_written_is_followed_by_ot
     [
         ("print('accuracy:', 0.9 if s else 90)", "wrote accuracy 0.9, and in its first run in per cent. Write all"),
         ("print('accuracy:', 90 if s else 0.9)", "wrote accuracy 90, and in its first run as a fraction. Write all"),
+        ("print('accuracy:', '0.9%' if s else 0.9)", "wrote accuracy 0.9 %, and in its first run as a fraction"),
         ("print('accuracy:', 90 if s else '90%')", "wrote accuracy 90, and in its first run with a per-cent sign"),
         ("print('accuracy:', 'nan' if s else 0.9)", "wrote accuracy nan, which is not a finite number"),
         ("print('accuracy: 0.9' if not s else 'loss: 1')", "wrote no accuracy, but loss"),

@@ -3,11 +3,13 @@ import io
 import os
 import threading
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 import torch
 from finetuning_helpers import handmade_task
+from transformers import BatchEncoding
 
 from mlflow_l3d.approaches import models
 from mlflow_l3d.approaches.finetuning import Finetuning
@@ -51,6 +53,15 @@ def test_pairs_keep_their_segments_and_length():
     for name, rows in expected.items():
         assert batch[name].tolist() == rows
     assert batch["token_type_ids"].max() == 1
+
+
+def test_the_texts_that_are_cut_are_counted_in_tokens():
+    _, tokenizer = pretrained.load_encoder(FOUND)
+    slow = MagicMock(side_effect=lambda *given, **settings: BatchEncoding(dict(tokenizer(*given, **settings))))
+    texts = (("a b c", "a b c d e", "internationalisation " * 3), ("x y", "x", "z"))
+    for each in (tokenizer, slow):
+        assert tokenise(each, texts, 9).is_cut.tolist() == [False, False, True]
+        assert tokenise(each, texts, 8).is_cut.tolist() == [False, True, True]
 
 
 def test_many_texts_are_tokenised_in_chunks(monkeypatch):

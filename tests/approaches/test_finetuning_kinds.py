@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from itertools import product
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -12,12 +13,12 @@ import torch
 from finetuning_helpers import cell, content, handmade_task, run
 from finetuning_models import choice_task, own_parts, regression_task, session_of, tiny_bert, tiny_llama
 from scipy.stats import pearsonr
-from transformers import AutoModelForSequenceClassification
+from transformers import AutoModelForSequenceClassification, XLNetConfig
 
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.finetuning.session import loss_of
 from mlflow_l3d.approaches.finetuning.training import validate
-from mlflow_l3d.approaches.models.tokens import Tokens, columns_of
+from mlflow_l3d.approaches.models.tokens import Tokens, check_length, columns_of
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.checks import check_kind
 from mlflow_l3d.tasks.settings import SplitSettings
@@ -94,7 +95,7 @@ def test_choices_are_scored_one_by_one(folders, tmp_path) -> None:
         positions = np.arange(7)
         (together,) = session.logits([positions])
         whole = session.inputs
-        rows = Tokens(whole.columns, whole.starts, whole.padding)
+        rows = Tokens(whole.columns, whole.starts, whole.padding, whole.is_cut)
         session.model.eval()
         for position in positions:
             for choice in range(3):
@@ -189,6 +190,14 @@ def test_long_sequences_are_refused_where_they_may_not_be_cut(folders, tmp_path)
 def test_a_model_takes_so_many_tokens(folders, tmp_path) -> None:
     with pytest.raises(ParameterError, match="the model takes at most 64 tokens"):
         session_of(handmade_task(20), folders["encoder"], tmp_path, max_length=65)
+
+
+def test_a_model_without_a_largest_number_of_tokens_is_refused_by_its_name() -> None:
+    config = XLNetConfig()
+    with pytest.raises(
+        ParameterError, match=r"model=xlnet: names no largest number of tokens.* such as BERT or RoBERTa"
+    ):
+        check_length(128, MagicMock(model_max_length=10**30), config)
 
 
 def test_the_texts_of_a_pair_do_not_run_together(folders, tmp_path) -> None:

@@ -1,5 +1,8 @@
 """Verdicts and what they advise: one rule, and runs that settle what is undecided."""
 
+import math
+from itertools import islice
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,9 +11,10 @@ from mlflow_l3d.analysis.importance import importance
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence
 from mlflow_l3d.analysis.importance.checks.runs import repeated_cells
 from mlflow_l3d.analysis.importance.estimate import total_index_of
+from mlflow_l3d.analysis.importance.verdicts import Advice, verdict_of
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import Planned, design_named
-from mlflow_l3d.designs.analyse import analyse
+from mlflow_l3d.designs.analyse import advise, analyse
 from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.studies.investigation.report import doubts
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
@@ -96,3 +100,36 @@ def test_all_intervals_of_a_report_have_the_level_that_it_names():
     record = analysis.importances["weak"]
     alone = importance(record.table, record.golden, level=level)
     assert (record.golden_std_ci_low, record.golden_std_ci_high) == (alone.golden_std_ci_low, alone.golden_std_ci_high)
+
+
+def test_advised_runs_settle_a_verdict_in_half_of_the_cases():
+    """The advice is for the truth being as estimated: tables of that truth are drawn, of both sizes."""
+    design, rng, golden = design_named("crossed"), np.random.default_rng(0), 0.7 + 0.01 * np.arange(9)
+
+    def drawn(rows, columns):
+        table = 0.020 * rng.standard_normal((rows, 1)) + 0.012 * rng.standard_normal(columns)
+        table += 0.005 * rng.standard_normal((rows, columns))
+        return importance(0.7 + table, golden, factor="f", model=design.model)
+
+    def settled(sizes):
+        return np.mean([verdict_of(drawn(*size)).is_decided for size in sizes for _ in range(6)])
+
+    draws = iter(lambda: drawn(8, 10), None)
+    near = (each for each in draws if abs(total_index_of(each.importance_corrected) - 169 / 569) < 0.02)
+    advised = [advise(design, each, verdict_of(each)) for each in islice(near, 8)]
+    assert settled([(8, 10)] * 8) < 0.3
+    assert 0.35 < settled([(each.rows, each.columns or 10) for each in advised]) < 0.75
+
+
+@pytest.mark.parametrize(("most", "mitigated"), [(3, True), (math.inf, False)])
+def test_rows_and_designs_that_mitigation_refuses_are_not_advised(monkeypatch, most, mitigated):
+    cells = pd.DataFrame(
+        [("investigation", "f", *place, None, score) for place, score in np.ndenumerate(np.eye(3, 4) / 9)]
+        + [("golden", None, None, None, at, at / 90) for at in range(6)],
+        columns=["phase", "factor", "row", "column", "index", "mse"],
+    )
+    advice = analyse(cells, Planned(distinct_rows=most, mitigated=mitigated), metric="mse").advice["f"]
+    assert (advice.rows is None, "only 3 different rows: give them more" in advice.text) == (mitigated, mitigated)
+    monkeypatch.setattr("mlflow_l3d.designs.analyse.advise", lambda *_: Advice("other_design", "", 200))
+    other = analyse(cells, Planned(mitigated=mitigated), metric="mse").advice["f"]
+    assert other.action == ("unaffordable" if mitigated else "other_design")

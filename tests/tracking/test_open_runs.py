@@ -5,12 +5,16 @@ import sqlite3
 import subprocess
 import sys
 import time
+from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 from run_helpers import Place, wait_until
 
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tracking import auxiliary, parent
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
+from mlflow_l3d.tracking.recorder import RunRecorder
 
 HOLDER = """
 import sys, time
@@ -117,3 +121,24 @@ def test_a_run_of_another_server_is_left_to_it(place: Place) -> None:
     (place.cache / "open" / ("f" * 32)).touch()
     ablation(place)
     assert [path.name for path in (place.cache / "open").iterdir()] == ["f" * 32]
+
+
+def test_a_folder_that_may_not_be_written_is_found_before_the_work(place: Place, tmp_path: Path) -> None:
+    folder = tmp_path / "artifacts"
+    folder.touch()
+    experiment_id = place.client.create_experiment("e", artifact_location=str(folder))
+    asked = {"role": "gate", "title": "g", "parameters": {}, "experiment_id": experiment_id}
+    with pytest.raises(ParameterError, match="cannot be written"), auxiliary_run(place.client, None, **asked):
+        pytest.fail("the work began")
+
+
+def test_a_second_ctrl_c_ends_the_wait_for_uploads_alone(place: Place) -> None:
+    run_id = place.client.create_run("0").info.run_id
+    recorder = MagicMock(client=place.client)
+    recorder._ended.is_set.return_value = False
+    recorder.parent.run_id = run_id
+    recorder.uploader.wait.side_effect = KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt):
+        RunRecorder.end(recorder, "KILLED", "Interrupted.")
+    assert place.client.get_run(run_id).info.status == "KILLED"
+    recorder._close.assert_called_once()

@@ -160,7 +160,7 @@ def unscaled(name: str, value: Printed, scale: str | None) -> float:
         return number if how == "1" else number / 100
     first = {"%": "with a per-cent sign", "100": "in per cent", "1": "as a fraction"}.get(scale or "")
     where = f"and in its first run {first}" if first else "which is neither a fraction nor marked as per cent"
-    raise ValueError(f"{name} {number:g}{'%' if value.has_sign else ''}, {where}. {ONE_UNIT}")
+    raise ValueError(f"{name} {number:g}{' %' if value.has_sign else ''}, {where}. {ONE_UNIT}")
 
 
 @dataclass(frozen=True)

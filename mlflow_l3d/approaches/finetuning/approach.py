@@ -282,19 +282,19 @@ class Finetuning(Approach):
         torch_numerics(device, self.name)
         if not 1 <= len(task.texts) <= 2 and not task.form.has_choices:
             raise ParameterError("text_column", len(task.texts), "must be one column, or two for sentence pairs")
+        from mlflow_l3d.approaches.finetuning.loading import borrow, compute_dtype
+
         if recipe.trainable != "head":
             from mlflow_l3d.approaches.finetuning.full import FullSession
-            from mlflow_l3d.approaches.finetuning.loading import borrow
 
             return FullSession(task, borrow(model, task, recipe, device, cache), recipe, device)
         if models.find_gguf(model) is not None:
             allowed = "holds GGUF weights, which trainable=head does not read"
             raise ParameterError("model", Path(model).name, allowed, "Use trainable=lora or trainable=full.")
         from mlflow_l3d.approaches.finetuning.head import HeadSession
-        from mlflow_l3d.approaches.finetuning.loading import compute_dtype
-        from mlflow_l3d.approaches.models.features import Encoding, load_or_encode
+        from mlflow_l3d.approaches.models.features import Encoding, load_or_encode, truncated_share
 
-        reference = models.resolve(model)
         dtype = str(compute_dtype(recipe, device)).removeprefix("torch.")
-        encoding = Encoding(reference, recipe.pooling, recipe.max_length, device, dtype)
-        return HeadSession(task, load_or_encode(task.texts, encoding, cache), recipe, device)
+        encoding = Encoding(models.resolve(model), recipe.pooling, recipe.max_length, device, dtype)
+        features = load_or_encode(task.texts, encoding, cache)
+        return HeadSession(task, features, recipe, device, truncated_share(task.texts, encoding, cache))

@@ -71,6 +71,7 @@ class FullSession(CourseSession[Course]):
         key = ("tokens", id(loaded), task.fingerprint, task.kind)
         cut = (recipe.max_length, recipe.truncation)
         self.inputs = lent((*key, *cut), lambda: inputs_of(task, loaded.tokenizer, *cut, decoder=loaded.decoder))
+        self.truncated_share = self.inputs.truncated_share
         self.apart = not loaded.decoder and not type(self.model).__name__.endswith("ForMultipleChoice")
         self.batch = recipe.batch_size
         self.width = 1 if task.form.has_numbers else len(task.class_names)

@@ -152,11 +152,15 @@ class HeadSession(CourseSession[Head]):
         Shape (n, D), float32, one row per example; may be memory-mapped.
     recipe
         Complete hyperparameters.
+    truncated_share
+        Share of the examples that were cut before they became features.
     """
 
-    def __init__(self, task: Task, features: FloatArray, recipe: Recipe, device: str) -> None:
+    def __init__(
+        self, task: Task, features: FloatArray, recipe: Recipe, device: str, truncated_share: float = 0.0
+    ) -> None:
         super().__init__(task, recipe, device)
-        self.features = features
+        self.features, self.truncated_share = features, truncated_share
         step, held = bytes_per_cell(features.shape[1], outputs(task), len(task.first_split.train), recipe)
         self.cells_at_once = cells_at_once(step, held, device, cache=CACHE, memory=MEMORY)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -121,6 +120,8 @@ class CourseSession(StackedSession[C]):
         If a hyperparameter needs a validation part, and there is none.
     """
 
+    truncated_share = 0.0
+    """Share of the examples, of training and test, that have more tokens than `max_length`."""
     need_validation: tuple[str, ...] = ("restarts",)
     """Hyperparameters that need a validation part if they are not 0 or at their defaults."""
 
@@ -140,13 +141,6 @@ class CourseSession(StackedSession[C]):
     def progress(self) -> Progress:
         """Return the course of a training that has not begun."""
         return Progress(self.recipe, metric=PEARSON if self.task.form.has_numbers else F1_MACRO)
-
-    @cached_property
-    def truncated(self) -> dict[str, float]:
-        """The share of the examples with more words than `max_length`, which are surely cut; nothing if it is 0."""
-        words = np.sum([[len(text.split()) for text in column] for column in self.task.texts], axis=0)
-        share = float(np.mean(words > self.recipe.max_length))
-        return {"truncated_share": share} if share else {}
 
     @abstractmethod
     def trained(self, courses: Sequence[C]) -> Sequence[torch.Tensor | DivergedError]:
@@ -248,5 +242,6 @@ class CourseSession(StackedSession[C]):
         if self.task.form.has_classes:
             predictions = logits.argmax(1).numpy().astype(np.int64)
             scores = torch.softmax(logits.float(), 1).numpy()
-        course = {"metrics": {**own.progress.metrics, **more, **self.truncated}, "curves": own.progress.curves}
+        cut = {"truncated_share": self.truncated_share} if self.truncated_share else {}
+        course = {"metrics": {**own.progress.metrics, **more, **cut}, "curves": own.progress.curves}
         return answered(own.cell.key, self.task, own.split.test, predictions, scores, **course)

@@ -9,6 +9,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -18,7 +19,7 @@ import numpy.typing as npt
 import torch
 
 from mlflow_l3d.approaches.models import ModelReference
-from mlflow_l3d.approaches.models.pretrained import load_encoder
+from mlflow_l3d.approaches.models.pretrained import config_and_tokenizer, load_encoder
 from mlflow_l3d.approaches.models.tokens import Tokens, check_length, tokenise
 from mlflow_l3d.approaches.numerics import cores, device_numerics, minor_version
 from mlflow_l3d.approaches.progress import report_progress
@@ -103,6 +104,19 @@ def load_or_encode(texts: Sequence[Sequence[str]], encoding: Encoding, cache: Pa
     if features is None:
         raise RuntimeError(f"{path.name} changed while it was written")
     return features
+
+
+def truncated_share(texts: Sequence[Sequence[str]], encoding: Encoding, cache: Path) -> float:
+    """Return the share of the examples that were cut; counted once and kept in a file next to their features."""
+    path = cache / "features" / f"{features_key(texts, encoding)}.truncated"
+    try:
+        return float(path.read_text())
+    except (OSError, ValueError):
+        _, tokenizer = config_and_tokenizer(encoding.encoder)
+        share = tokenise(tokenizer, texts, encoding.max_length).truncated_share
+    with suppress(OSError):
+        path.write_text(str(share))
+    return share
 
 
 def _write(path: Path, texts: Sequence[Sequence[str]], encoding: Encoding) -> None:

@@ -28,6 +28,8 @@ class Tokens:
         Where each row begins in them, and where the last one ends; the rows of an example follow each other.
     padding
         Name -> number that fills a row up.
+    is_cut
+        Shape (n * rows,): whether a row had more tokens than were kept.
     rows
         How many an example has: 1, or the number of its choices.
 
@@ -35,12 +37,20 @@ class Tokens:
     ----------
     lengths
         Shape (n,): tokens of the longest row of each example.
+    truncated_share
+        Share of the examples with a row that is cut.
     """
 
     def __init__(
-        self, columns: dict[str, npt.NDArray[np.int32]], starts: IntArray, padding: dict[str, int], rows: int = 1
+        self,
+        columns: dict[str, npt.NDArray[np.int32]],
+        starts: IntArray,
+        padding: dict[str, int],
+        is_cut: npt.NDArray[np.bool_],
+        rows: int = 1,
     ) -> None:
-        self.columns, self.starts, self.padding, self.rows = columns, starts, padding, rows
+        self.columns, self.starts, self.padding, self.is_cut, self.rows = columns, starts, padding, is_cut, rows
+        self.truncated_share = float(is_cut.reshape(-1, rows).any(1).mean())
         self.lengths: IntArray = np.diff(starts).reshape(-1, rows).max(1)
 
     def batch(self, positions: IntArray, device: str) -> dict[str, torch.Tensor]:
@@ -91,21 +101,35 @@ def tokenise(tokenizer: Any, texts: Sequence[Sequence[str]], max_length: int) ->
     """
     parts: dict[str, list[npt.NDArray[np.int32]]] = {}
     lengths: list[int] = []
+    is_cut: list[bool] = []
     for start in range(0, len(texts[0]), CHUNK):
         columns = [list(column[start : start + CHUNK]) for column in texts]
         encoded = tokenizer(*columns, truncation=True, max_length=max_length, return_attention_mask=False)
         lengths += map(len, encoded["input_ids"])
+        is_cut += _are_cut(tokenizer, columns, encoded, max_length)
         for name, rows in encoded.items():
             parts.setdefault(name, []).append(np.concatenate([np.asarray(row, dtype=np.int32) for row in rows]))
     padding = {name: tokenizer.pad_token_id if name == "input_ids" else 0 for name in parts}
     starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return Tokens({name: np.concatenate(rows) for name, rows in parts.items()}, starts, padding)
+    return Tokens({name: np.concatenate(rows) for name, rows in parts.items()}, starts, padding, np.array(is_cut))
+
+
+def _are_cut(tokenizer: Any, columns: Sequence[Sequence[str]], encoded: Any, max_length: int) -> list[bool]:
+    """Return whether each row had more tokens than `max_length`; a fast tokenizer keeps the rest of a cut row."""
+    if encoded.encodings is not None:
+        is_full = (len(row) == max_length for row in encoded["input_ids"])
+        return [full and bool(row.overflowing) for full, row in zip(is_full, encoded.encodings, strict=True)]
+    whole = tokenizer(*columns, truncation=True, max_length=LONGER_THAN_ANY, return_attention_mask=False)
+    return [len(row) > max_length for row in whole["input_ids"]]
 
 
 def check_length(max_length: int, tokenizer: Any, config: Any) -> None:
     """Raise :class:`ParameterError` if the model takes fewer tokens than `max_length`."""
     limits = [tokenizer.model_max_length, getattr(config.get_text_config(), "max_position_embeddings", None)]
     limit = min(int(number) for number in limits if number)
+    if limit < 1:
+        allowed = "names no largest number of tokens; such models (XLNet) expect padding before a text, not after it"
+        raise ParameterError("model", config.model_type, allowed, "Use another encoder, such as BERT or RoBERTa.")
     if max_length > limit:
         raise ParameterError("hyperparameters.max_length", max_length, f"the model takes at most {limit} tokens")
 
@@ -140,7 +164,7 @@ def inputs_of(task: Task, tokenizer: Any, max_length: int, truncation: bool, *, 
         allowed = f"{longer} of {len(tokens.lengths)} sequences are longer than {longest}"
         raise ParameterError("hyperparameters.truncation", "false", allowed, "Raise max_length, or let them be cut.")
     chosen = {"input_ids": tokens.columns["input_ids"]} if decoder else tokens.columns
-    return Tokens(chosen, tokens.starts, tokens.padding, len(task.choices) or 1)
+    return Tokens(chosen, tokens.starts, tokens.padding, tokens.is_cut, len(task.choices) or 1)
 
 
 def columns_of(task: Task, separator: str) -> tuple[Sequence[str], ...]:

@@ -136,6 +136,7 @@ def plan_of(request: InvestigationRequest) -> Planned:
         mitigated=bool(plan.mitigation),
         product=plan.joint == "product",
         sequential=plan.stop == "interval",
+        distinct_rows=request.design().distinct_rows,
         classes=len(request.setup.task.class_names),
         class_names=request.setup.task.class_names,
         label_column=request.setup.task.label_column,

@@ -74,13 +74,16 @@ class Pilot:
         What is doubtful.
     run_id
         The largest investigation with the same settings, whatever its factors: its golden runs say how scores vary.
+    equal
+        A run whose scores are all equal, so that a factor has no variances; empty if there is none.
     """
 
     seconds: float = math.nan
-    cost_source: str = "unknown: no earlier cells"
+    cost_source: str = "unknown: no cell of this task, approach and model has ended"
     factors: Mapping[str, FactorPilot] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     run_id: str | None = None
+    equal: str = ""
 
 
 def past_pilot(request: InvestigationRequest, client: Client, durations: Iterable[float]) -> Pilot:
@@ -227,7 +230,7 @@ def _pilot(
     notes = []
     missing = ", ".join(factor for factor in request.factors if factor not in factors)
     if missing and equal:
-        notes.append(f"All scores of run {equal} are equal: look at its report before a pilot for {missing}.")
+        notes.append(f"All scores of run {equal} are equal, so a pilot shows nothing of {missing}.")
     elif missing:
         notes.append(f"No earlier investigation says how much {missing} matters.")
     other = [factor for factor, each in factors.items() if not each.same]
@@ -236,6 +239,6 @@ def _pilot(
     for doubt in dict.fromkeys(each.doubt for each in factors.values() if each.doubt):
         doubtful = ", ".join(factor for factor, each in factors.items() if each.doubt == doubt)
         notes.append(f"More runs may not settle {doubtful}: in the pilot, {doubt}.")
-    pilot = Pilot(factors=factors, notes=tuple(notes))
+    pilot = Pilot(factors=factors, notes=tuple(notes), equal=equal if missing else "")
     source = f"mean of {len(seconds)} {of}"
     return replace(pilot, seconds=float(np.mean(seconds)), cost_source=source) if seconds else pilot

@@ -71,6 +71,8 @@ class Plan(OnOneScreen):
         The MLflow run that holds the plan; None if there is none.
     requests
         What the cells to compute send to an endpoint; empty if the model is here.
+    equal_run
+        A pilot whose scores are all equal, so that it shows no variances; empty if there is none.
     """
 
     request: InvestigationRequest
@@ -90,6 +92,7 @@ class Plan(OnOneScreen):
     projection: pd.DataFrame | None = None
     run_id: str | None = None
     requests: str = ""
+    equal_run: str = ""
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per factor."""
@@ -162,7 +165,10 @@ class Plan(OnOneScreen):
         if plan.design.baseline:
             return f"{cells}; design={plan.design.name} has no interval."
         if self.factors["total_index"].isna().any():
-            return f"{cells}; a pilot shows how exact the result is."
+            if self.equal_run:
+                return f"{cells}; all scores of run {self.equal_run} are equal, so its exactness is not known."
+            costs = "what they cost and " if math.isnan(self.seconds_per_cell) else ""
+            return f"{cells}; a pilot shows {costs}how exact the result is."
         every = counted(self.cells, "cell")
         wanted = f"for intervals of ± {plan.half_width:g}"
         if width <= plan.half_width:
@@ -196,6 +202,8 @@ class Plan(OnOneScreen):
             return f"design={plan.design.name} is a baseline strategy without an interval."
         unknown = self.factors["factor"][self.factors["total_index"].isna()]
         if len(unknown):
+            if self.equal_run:
+                return f"Not known: all scores of run {self.equal_run} are equal."
             return f"Not known: no earlier investigation says how much {', '.join(unknown)} matters."
         if lacking := list(widths.index[widths.isna()]):
             width = f"The table is too small for an interval of {', '.join(lacking)}"
@@ -218,12 +226,15 @@ class Plan(OnOneScreen):
             return self.request.offer[0]
         if self.factors["total_index"].notna().all():
             return "No design is likely to be exact enough for every factor: name a larger half_width."
-        return "Not known before a pilot."
+        return "Not known before scores differ." if self.equal_run else "Not known before a pilot."
 
     def _steps(self) -> list[Step]:
         """Return what to do next: a pilot, the size that is exact enough, or the plan as it is."""
         source, best, plan = self.request.source(""), self.cheapest, self.request.plan
         if self.factors["total_index"].isna().any() and not plan.design.baseline:
+            if self.equal_run:
+                text = "Another pilot shows nothing more. Does each seed reach the training? A self-test shows it:"
+                return [Step(text, source.command(self_test="only"))]
             text = "A pilot trains a small part of the plan and measures cost and variances; its cells count:"
             return [Step(text, source.command("plan", pilot="run"))]
         is_enough = self.settled or self.factors["half_width"].max(skipna=False) <= plan.half_width
@@ -247,7 +258,7 @@ class Plan(OnOneScreen):
 
     def document(self) -> dict[str, Any]:
         """Return the plan as JSON types, free of private paths; numbers that are not known are null."""
-        shown = [each.name for each in fields(self) if each.name not in ("request", "run_id")]
+        shown = [each.name for each in fields(self) if each.name not in ("request", "run_id", "equal_run")]
         numbers = {name: getattr(self, name) for name in shown}
         about = {"half_width": self.request.plan.half_width, "investigation": self.request.document()}
         return dict(json_types({"schema": 1, **numbers, **about}))

@@ -161,6 +161,7 @@ def _assemble(
         assurance=assurance,
         notes=(*remarks, *([SENT] if asked else []), *more),
         requests=asked,
+        equal_run=known.equal,
     )
 
 

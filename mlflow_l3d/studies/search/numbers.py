@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ from mlflow_l3d.analysis.comparison.predictions import Predictions, graded, join
 from mlflow_l3d.analysis.comparison.system import MOST_LOST, System, mean_scores
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, known
-from mlflow_l3d.approaches.hyperparameters import SearchChoices, Searched, Value
+from mlflow_l3d.approaches.hyperparameters import Hyperparameter, SearchChoices, Searched, SearchRange, Value
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import occurring
 from mlflow_l3d.metrics.known import score
@@ -143,6 +143,32 @@ def range_text(searched: Searched) -> str:
     number = int if searched.whole else float
     ends = f"{value_text(number(searched.low))} to {value_text(number(searched.high))}"
     return f"{ends}, log scale" if searched.log else ends
+
+
+_EDGE: Final = 0.05
+"""A found number that is nearer to an end than this part of its range lies at this end."""
+
+
+def edge_notes(
+    best: Mapping[str, Value], ranges: Mapping[str, Searched], declared: Mapping[str, Hyperparameter]
+) -> Iterator[str]:
+    """Yield which found numbers lie at an end of their range beyond which others are allowed, and where to search."""
+    for name, searched in ranges.items():
+        if not isinstance(searched, SearchRange) or not searched.holds(best[name]):
+            continue
+        scale = math.log if searched.log else float
+        low, value, high = (scale(float(number)) for number in (searched.low, best[name], searched.high))
+        near = _EDGE * (high - low)
+        lowest, highest = declared[name].low, declared[name].high
+        if high - value <= near and (highest is None or searched.high < highest):
+            end, further = "upper", "higher"
+        # 0 leaves something out, which is another question.
+        elif value - low <= near and searched.low != 0 and (lowest is None or searched.low > lowest):
+            end, further = "lower", "lower"
+        else:
+            continue
+        text = f"{name} = {value_text(best[name])} lies at the {end} end of what was searched"
+        yield f"{text} ({range_text(searched)}): search {further} values, too."
 
 
 def setting_text(value: Any, width: int = 40, absent: str = "-") -> str:

@@ -25,7 +25,7 @@ from mlflow_l3d.report.source import About
 from mlflow_l3d.studies.base import Study, executor_of, job_of
 from mlflow_l3d.studies.files import LEFT_OUT, save_result, temporary_folder, write_json, write_table
 from mlflow_l3d.studies.search.engine import StageRun, open_stage
-from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult, compare_held_out
+from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult, compare_held_out, edge_notes
 from mlflow_l3d.studies.search.optimiser import compute_importances
 from mlflow_l3d.studies.search.parameters import SearchOptions
 from mlflow_l3d.studies.search.report import search_report
@@ -275,6 +275,7 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
             run_of=recorder.run_of,
             metrics={**recorder.recovered.metrics, **{record.key: record.metrics for record in self._spooled()}},
         )
+        edges = edge_notes(best, request.space.ranges, setup.approach.hyperparameters)
         return SearchResult(
             title=request.title,
             metric=request.metric,
@@ -288,5 +289,5 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
             held_out=comparison,
             seconds=time.monotonic() - self._started,
             run_id=recorder.parent.run_id,
-            notes=(*setup.origin.notes, *setup.task.notes, *([why_none] if why_none else [])),
+            notes=(*edges, *setup.origin.notes, *setup.task.notes, *([why_none] if why_none else [])),
         )

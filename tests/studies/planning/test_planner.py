@@ -261,7 +261,7 @@ def test_variances_of_a_pilot_lead_to_the_numbers_of_the_analysis(
 
     monkeypatch.setattr("mlflow_l3d.studies.planning.pilot.read_investigation", without_spread)
     for pilot in ("auto", earlier.run_id):
-        note = f"All scores of run {earlier.run_id} are equal: look at its report before a pilot for data_order"
+        note = f"All scores of run {earlier.run_id} are equal, so a pilot shows nothing of data_order"
         assert note in " ".join(planned(**asked, pilot=pilot).summary().split())
 
 
@@ -389,7 +389,13 @@ def test_an_advised_command_leaves_out_what_its_design_refuses() -> None:
 
 def test_headline_without_a_pilot_and_without_an_interval() -> None:
     nothing = assembled(specify(SMALL), Pilot())
-    assert nothing.report().headline == "10 cells to compute; a pilot shows how exact the result is."
+    exact = "a pilot shows what they cost and how exact the result is."
+    assert nothing.report().headline == f"10 cells to compute; {exact}"
+    unknown = "The cost is unknown: no cell of this task, approach and model has ended."
+    assert unknown in " ".join(nothing.summary().split())
+    equal = assembled(specify(SMALL), Pilot(equal="abc")).report()
+    assert "all scores of run abc are equal" in equal.headline
+    assert [step.command.endswith(" --self-test only") for step in equal.steps] == [True]
     assert not any(each in nothing.summary() for each in ("n/a", "Not known", "cells needed"))
     strategy = assembled(specify({**SMALL, "design": "fixed"}), Pilot())
     assert "design=fixed has no interval." in strategy.report().headline

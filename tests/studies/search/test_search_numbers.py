@@ -12,10 +12,10 @@ import pytest
 from scipy import stats
 from search_examples import BEST, DEFAULT, held_out, result
 
-from mlflow_l3d.approaches.hyperparameters import SearchChoices, SearchRange
+from mlflow_l3d.approaches.hyperparameters import Hyperparameter, SearchChoices, SearchRange
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.numbers import value_text
-from mlflow_l3d.studies.search.numbers import range_text
+from mlflow_l3d.studies.search.numbers import edge_notes, range_text
 from mlflow_l3d.studies.search.report import headline
 from mlflow_l3d.studies.search.trials import FinishedTrial, trials_table
 
@@ -129,3 +129,34 @@ def test_equal_gains_on_few_configurations_have_an_error() -> None:
     """Of nine configurations in ten the gain is 1 point, of the tenth a loss of 9: four do not show it in 66 %."""
     held = held_out([0.61, 0.62, 0.59, 0.6], [0.6, 0.61, 0.58, 0.59])
     assert held.ci_low < 0 < held.difference < held.ci_high
+
+
+@pytest.mark.parametrize(
+    ("searched", "value", "text"),
+    [
+        (
+            SearchRange(1e-5, 1e-2, log=True),
+            8e-3,
+            "upper end of what was searched (1e-05 to 0.01, log scale): search h",
+        ),
+        (
+            SearchRange(1e-5, 1e-2, log=True),
+            1.2e-5,
+            "lower end of what was searched (1e-05 to 0.01, log scale): search l",
+        ),
+        (SearchRange(1e-5, 1e-2, log=True), 1e-4, ""),
+        (SearchRange(0.1, 0.5), 0.6, ""),
+        (SearchRange(0.1, 1.0), 0.1, "lower end"),
+        (SearchRange(0.1, 1.0), 1.0, ""),
+        (SearchRange(0.0, 1.0), 0.0, ""),
+        (SearchRange(2, 64, log=True, whole=True), 2, "lower end of what was searched (2 to 64, log scale)"),
+        (SearchRange(1234, 1300, whole=True), 1300, ""),
+        (SearchRange(1, 9, whole=True), 1, ""),
+        (SearchChoices((1, 2)), 2, ""),
+    ],
+)
+def test_a_value_at_an_end_that_is_no_limit_is_named(searched, value, text):
+    limits = (1, 1300) if isinstance(value, int) else (0.0, 1.0)
+    notes = [*edge_notes({"x": value}, {"x": searched}, {"x": Hyperparameter(type(value)(2), "x", *limits)})]
+    assert len(notes) == bool(text)
+    assert all(note.startswith(f"x = {value_text(value)} lies at the {text}") for note in notes)

@@ -267,7 +267,7 @@ def test_short_notes_name_failures_and_checks(shown: ShownSweep) -> None:
     assert short_notes(ShownSweep(analyse_sweep(points))) == [
         "shots=32, prompt_format=A has no score: out of <b>memory</b> & more.",
         "30 runs of 15 points have no score.",
-        "Long tails (L3D013) at 15 points. No test uses their importances.",
+        "Long tails (L3D013) at 15 points. No test uses an importance that it concerns.",
     ]
 
 

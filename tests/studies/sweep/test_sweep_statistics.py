@@ -16,6 +16,7 @@ import mlflow_l3d
 from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED, TableModel
 from mlflow_l3d.analysis.importance.multiplicity import holm
 from mlflow_l3d.analysis.importance.results import Check
+from mlflow_l3d.analysis.importance.shape import Collapse
 from mlflow_l3d.analysis.intervals import Measured, Source
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.metrics.classification import F1_MACRO
@@ -319,11 +320,18 @@ def test_few_or_failed_points_claim_nothing() -> None:
 
 
 def test_different_metrics_have_no_common_golden_std() -> None:
-    from dataclasses import replace
-
     points = drawn_sweep({"shots": [2, 4, 8]})
     points[0] = replace(points[0], analysis=replace(points[0].analysis, metric=named("accuracy")))
     assert {one.of for one in analyse_sweep(points).trends} == {"data_order", "sample_choice"}
+
+
+def test_collapsed_runs_do_not_hide_that_an_interval_is_too_narrow() -> None:
+    first, *others = drawn_sweep({"shots": [2, 4, 8]})
+    records, check = first.analysis.importances, Check("L3D013", "warning", "Long tails", "x", "data_order")
+    collapsed = replace(first.analysis, checks=(check,), collapse=Collapse(40, 4, records, records))
+    points = [replace(first, analysis=collapsed), *others]
+    found = [importances(points, [0] * 3, factor, {})[0].tolist() for factor in records]
+    assert found == [[1, 2], [0, 1, 2]]
 
 
 def test_interaction_names_lowest_and_highest() -> None:

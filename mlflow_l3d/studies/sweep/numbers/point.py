@@ -209,10 +209,10 @@ def importances(
     for at, point in enumerate(points):
         if point.analysis is None or factor not in point.analysis.importances:
             continue
-        is_unreliable = point.analysis.verdict(factor).doubt in UNRELIABLE
+        warned = point.analysis.warned(factor)
         record, whole = _counted(point.analysis, factor)
         half = (record.importance_corrected_ci_high - record.importance_corrected_ci_low) / 2
-        if is_unreliable or not (math.isfinite(record.importance_corrected) and half > 0):
+        if warned.intersection(UNRELIABLE) or not (math.isfinite(record.importance_corrected) and half > 0):
             continue
         numbers[at] = record.importance_corrected
         own = left_out.get((at, factor)) if whole else None

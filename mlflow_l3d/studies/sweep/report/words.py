@@ -10,9 +10,8 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.verdicts import DECIDED
+from mlflow_l3d.analysis.importance.verdicts import DECIDED, Advice
 from mlflow_l3d.designs import design_named
-from mlflow_l3d.designs.analyse import advise
 from mlflow_l3d.report.numbers import MISSING, between, counted, listed, percent, probability, shorten
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step, all_of
@@ -239,7 +238,7 @@ def _sizes_needed(shown: ShownSweep) -> list[tuple[int, int]]:
     for analysis in shown.analyses:
         design = design_named(analysis.design)
         for record in analysis.importances.values() if not design.baseline else ():
-            advice = advise(design, record, analysis.verdict(record.factor))
+            advice = analysis.advice.get(record.factor, Advice())
             rows, columns = advice.rows or 0, advice.columns or 0
             runs = max(rows, record.table.shape[0]) * max(columns, record.table.shape[1])
             # No step asks for more than ten times the runs.
@@ -281,7 +280,7 @@ def _notes(shown: ShownSweep) -> list[str]:
         notes.append(f"{listed(followers)} {verb} from {other}: what {other} moves may be moved by that instead.")
     checks = ({(one.code, one.title) for one in each.checks if one.severity == "warning"} for each in shown.analyses)
     warned = sorted(Counter(check for codes in checks for check in codes).items())
-    untested = dict.fromkeys(UNRELIABLE, " No test uses their importances.")
+    untested = dict.fromkeys(UNRELIABLE, " No test uses an importance that it concerns.")
     places = (
         f"{title} ({code}) at {counted(number, 'point')}.{untested.get(code, '')}" for (code, title), number in warned
     )
