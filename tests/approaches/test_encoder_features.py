@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock
 from finetuning_helpers import handmade_task
 
 from mlflow_l3d.approaches import models
@@ -201,6 +202,15 @@ def test_one_encodes_and_the_others_wait(tmp_path, fake):
     for thread in threads:
         thread.join()
     assert fake == [70]
+
+
+def test_whoever_waits_for_another_process_says_so(tmp_path, fake, monkeypatch):
+    told, path = [], tmp_path / "features" / f"{features.features_key(TEXTS, features.Encoding(FOUND))}.lock"
+    path.parent.mkdir()
+    monkeypatch.setattr(features, "_PATIENCE", 0.01)
+    with heard_by(lambda state: [told.append(state), other.release()]), FileLock(path) as other:
+        load(tmp_path)
+    assert (told, fake) == (["waiting for another process that encodes these 70 texts", ""], [70])
 
 
 def test_a_full_disk_is_noticed_before_the_work(tmp_path, monkeypatch):
