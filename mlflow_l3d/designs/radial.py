@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from mlflow_l3d.analysis.importance.estimators.missing_cells import Missing
 from mlflow_l3d.analysis.importance.estimators.nested import radial_estimate
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import Tables, placed_scores, usable
-from mlflow_l3d.analysis.intervals import LEVEL, FloatArray
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, with_interval
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.cells.factors import RADIAL_BASE, SWAP_BASE
 from mlflow_l3d.designs.base import Design, Sizes
@@ -132,6 +132,22 @@ class RadialDesign(Design):
         """Return the corrected importance of a factor, its total from all sets."""
         others = [table for name, table in scores.tables.items() if name != factor]
         return radial_estimate(usable(np.column_stack([scores.base, scores.tables[factor], *others])), 1)
+
+    @classmethod
+    def paths(cls, importances: Mapping[str, Importance]) -> dict[str, pd.DataFrame]:
+        """Return how corrected importances settled while rows were added, in at most 50 steps."""
+        tables = {name: usable(record.table) for name, record in importances.items()}
+        rows = min(map(len, tables.values()), default=0)
+        steps = np.unique(np.linspace(2, rows, 50).astype(int)) if rows >= 2 else ()
+        return {name: cls._path(tables, name, steps, record.level) for name, record in importances.items()}
+
+    @classmethod
+    def _path(cls, tables: Mapping[str, FloatArray], factor: str, steps: Iterable[int], level: float) -> pd.DataFrame:
+        path = []
+        for rows in steps:
+            estimate = cls.compared({name: table[:rows] for name, table in tables.items()}, factor)
+            path.append((rows, estimate.importance, *estimate.interval(level)) if estimate else (rows, *[np.nan] * 3))
+        return pd.DataFrame(path, columns=["rows", *with_interval("importance_corrected")])
 
     @classmethod
     def compared(cls, tables: Mapping[str, FloatArray], factor: str) -> Estimate | None:

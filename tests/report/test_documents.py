@@ -237,6 +237,21 @@ def test_pages_open_without_an_address_of_a_part_and_print_what_is_folded() -> N
     assert subprocess.run(["node", "-e", program], capture_output=True, check=True, text=True).stdout == "true\n"
 
 
+@pytest.mark.skipif(shutil.which("node") is None, reason="runs the script of a page")
+def test_a_factor_of_the_first_table_opens_its_runs_if_the_page_has_them() -> None:
+    program = f"""
+        const made = [], names = [1, 2].map((name) => ({{ childNodes: [name], append: (link) => made.push(link) }}));
+        const all = (what) => what === "table" ? ["first", "second"] : names;
+        const document = {{
+            createElement: () => ({{ append() {{}}, addEventListener() {{}}, set href(to) {{ this.hash = to; }} }}),
+            getElementById: (name) => name === "factor-2",
+        }};
+        {SCRIPT[SCRIPT.index("  // A factor of") : SCRIPT.index("  // The runs of the strip")]}
+        console.log(made.map((link) => link.hash).join());
+    """
+    assert subprocess.run(["node", "-e", program], capture_output=True, check=True, text=True).stdout == "#factor-2\n"
+
+
 def test_text_fits_the_terminal(document: Document) -> None:
     text = document.to_text()
     assert text.replace("数据顺序", "").isascii()
