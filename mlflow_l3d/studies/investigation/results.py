@@ -33,6 +33,8 @@ from mlflow_l3d.studies.investigation.request import InvestigationRequest
 from mlflow_l3d.studies.investigation.scoring import Scored
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.kinds import USUAL
+from mlflow_l3d.tasks.resolve import read_task
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.earlier.predictions import read_rows
 from mlflow_l3d.tracking.records import CellRecord
@@ -99,13 +101,13 @@ class Analysed(OnOneScreen):
         """Return what MLflow's UI shows of its run: first of all which luck it is."""
         return self.report().description(*self.about.notes, *more, first=1)
 
-    def fragile(self, task: Task | None = None, count: int = 20) -> pd.DataFrame:
+    def fragile(self, task: Task | str | None = None, count: int = 20) -> pd.DataFrame:
         """Return the examples on which runs differ most, with their texts and the names of their classes.
 
         Parameters
         ----------
         task
-            Holds the texts, which no run does; by default the task that was investigated, unless it was loaded.
+            Holds the texts, which no run does: a task or its name; by default the investigated one, if it is known.
         count
             How many examples at most.
 
@@ -116,8 +118,9 @@ class Analysed(OnOneScreen):
         """
         request: Any = getattr(self, "request", None)
         if (task := task or (request and request.setup.task)) is None:
-            fix = "Give the data that were investigated, as mlflow_l3d.make_task returns them."
+            fix = "Give the file or name that was investigated, or the data as mlflow_l3d.make_task returns them."
             raise ParameterError("task", "none", "must hold the texts of the examples, which runs do not", fix)
+        task = read_task(task, USUAL) if isinstance(task, str) else task
         return fragile_frame(self.analysis.examples, task.texts_by_id(), task.class_names, count)
 
 

@@ -187,3 +187,4 @@ def test_fragile_examples_of_a_loaded_investigation_need_the_task(studied: Studi
     assert list(frame)[-2:] == ["c0", "c1"]
     assert frame["text"].str.len().min() > 0
     refuses(r"task=none: must hold the texts .*make_task", loaded.fragile)
+    refuses(r"task=reviews.csv: ", loaded.fragile, "reviews.csv")
