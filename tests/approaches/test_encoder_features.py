@@ -2,6 +2,8 @@ import errno
 import io
 import os
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -204,11 +206,14 @@ def test_one_encodes_and_the_others_wait(tmp_path, fake):
     assert fake == [70]
 
 
-def test_whoever_waits_for_another_process_says_so(tmp_path, fake, monkeypatch):
+def test_whoever_waits_for_another_process_says_so_once(tmp_path, fake, monkeypatch):
     told, path = [], tmp_path / "features" / f"{features.features_key(TEXTS, features.Encoding(FOUND))}.lock"
     path.parent.mkdir()
     monkeypatch.setattr(features, "_PATIENCE", 0.01)
-    with heard_by(lambda state: [told.append(state), other.release()]), FileLock(path) as other:
+    other = FileLock(path, thread_local=False)
+    with ThreadPoolExecutor(1) as thread, heard_by(told.append):
+        thread.submit(other.acquire).result()
+        thread.submit(lambda: [time.sleep(0.1), other.release()])
         load(tmp_path)
     assert (told, fake) == (["waiting for another process that encodes these 70 texts", ""], [70])
 

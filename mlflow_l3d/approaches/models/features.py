@@ -9,7 +9,7 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -108,14 +108,15 @@ def load_or_encode(texts: Sequence[Sequence[str]], encoding: Encoding, cache: Pa
 
 @contextmanager
 def _alone(lock: Path, rows: int) -> Iterator[None]:
-    """Hold a lock, and say what is awaited while another process has it."""
+    """Hold a lock; say once that another process has it, for a worker of the same study reports its progress."""
     from filelock import FileLock, Timeout
 
-    held = None
-    while held is None:
-        with suppress(Timeout):
-            held = FileLock(lock).acquire(timeout=_PATIENCE)
-        tell("" if held else f"waiting for another process that encodes these {rows:,} texts")
+    try:
+        held = FileLock(lock).acquire(timeout=_PATIENCE)
+    except Timeout:
+        tell(f"waiting for another process that encodes these {rows:,} texts")
+        held = FileLock(lock).acquire()
+        tell("")
     with held:
         yield
 
