@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -136,18 +136,16 @@ class RadialDesign(Design):
     @classmethod
     def paths(cls, importances: Mapping[str, Importance]) -> dict[str, pd.DataFrame]:
         """Return how corrected importances settled while rows were added, in at most 50 steps."""
-        tables = {name: usable(record.table) for name, record in importances.items()}
-        rows = min(map(len, tables.values()), default=0)
-        steps = np.unique(np.linspace(2, rows, 50).astype(int)) if rows >= 2 else ()
-        return {name: cls._path(tables, name, steps, record.level) for name, record in importances.items()}
-
-    @classmethod
-    def _path(cls, tables: Mapping[str, FloatArray], factor: str, steps: Iterable[int], level: float) -> pd.DataFrame:
-        path = []
-        for rows in steps:
-            estimate = cls.compared({name: table[:rows] for name, table in tables.items()}, factor)
-            path.append((rows, estimate.importance, *estimate.interval(level)) if estimate else (rows, *[np.nan] * 3))
-        return pd.DataFrame(path, columns=["rows", *with_interval("importance_corrected")])
+        first = next(iter(importances.values()), None)
+        if first is None or len(first.table) < 2:
+            return {}
+        columns = with_interval("importance_corrected")
+        paths: dict[str, list[tuple[float, ...]]] = {name: [] for name in importances}
+        for rows in np.unique(np.linspace(2, len(first.table), 50).astype(int)).tolist():
+            swaps = {name: record.table[:rows, 1] for name, record in importances.items()}
+            for name, record in radial_importance(first.table[:rows, 0], swaps, level=first.level).items():
+                paths[name].append((rows, *(getattr(record, column) for column in columns)))
+        return {name: pd.DataFrame(path, columns=["rows", *columns]) for name, path in paths.items()}
 
     @classmethod
     def compared(cls, tables: Mapping[str, FloatArray], factor: str) -> Estimate | None:

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from simulated_analyses import cells_of, simulated
 
+from mlflow_l3d.analysis.importance import radial_importance
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.report.draw import Axis, nice_step
@@ -63,9 +64,20 @@ def test_a_factor_shows_how_its_share_settled_and_how_much_its_runs_agree(design
         ends = record.importance_corrected, record.importance_corrected_ci_low, record.importance_corrected_ci_high
         np.testing.assert_allclose(last, ends)
         assert paths[name]["rows"].iloc[-1] == len(record.table)
-    page = investigation_document(analysis, title="t", paths=lambda: paths).to_html()
+    document = investigation_document(analysis, title="t", paths=lambda: paths)
+    page = document.to_html().replace("<wbr>", "")
     assert page.count("How it settled") == page.count("Two runs that differ only in") == len(paths) > 1
     assert f"Share after 2 to {len(record.table)} rows, with its" in page
+    for at, (name, *_) in enumerate(document.table.rows, 1):
+        assert f'<a href="#factor-{at}">{name}</a>' in page
+        assert f'<details id="factor-{at}">\n<summary>Every run of {name}<' in page
+    assert 'href="#' not in document.to_html(folded=False)
+
+
+def test_a_share_that_is_not_known_does_not_settle():
+    records = radial_importance([0.7] * 3, {"data_order": [0.7] * 3, "data_split": [0.6, 0.7, 0.8]})
+    assert math.isnan(records["data_order"].importance_corrected)
+    assert design_named("radial").paths(records)["data_order"]["importance_corrected"].isna().all()
 
 
 def test_what_runs_predict_for_an_example_is_told_place_by_place(tmp_path):
