@@ -18,10 +18,10 @@ from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.parameters.checks import COLUMNS
+from mlflow_l3d.parameters.checks import read_again
 from mlflow_l3d.parameters.verbs import verbs
 from mlflow_l3d.report.html import fragile_frame
-from mlflow_l3d.report.numbers import counted, listed
+from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import About
 from mlflow_l3d.studies.cells import CellStudyResult
@@ -34,8 +34,6 @@ from mlflow_l3d.studies.investigation.request import InvestigationRequest
 from mlflow_l3d.studies.investigation.scoring import Scored
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tasks.base import Task
-from mlflow_l3d.tasks.kinds import Reading
-from mlflow_l3d.tasks.resolve import read_task
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.earlier.predictions import read_rows
 from mlflow_l3d.tracking.records import CellRecord
@@ -121,18 +119,9 @@ class Analysed(OnOneScreen):
         if (task := task or (request and request.setup.task)) is None:
             fix = "Give the file or name that was investigated, or the data as mlflow_l3d.make_task returns them."
             raise ParameterError("task", "none", "must hold the texts of the examples, which runs do not", fix)
-        task = self._read(task) if isinstance(task, str) else task
-        return fragile_frame(self.analysis.examples, task.texts_by_id(), task.class_names, count)
-
-    def _read(self, name: str) -> Task:
-        """Return the investigated task by its name, read from the columns that it was read from."""
         source = self.about.source
-        columns: dict[str, Any] = {each: source.given[each] for each in COLUMNS if each in source.given}
-        task = read_task(name, Reading(**columns))
-        if source.classes not in ((), task.class_names):
-            allowed = f"has other classes than the investigated {source.task}: {listed(source.classes)}"
-            raise ParameterError("task", name, allowed, "Give the data that were investigated.")
-        return task
+        task = read_again(task, source.given, source.classes) if isinstance(task, str) else task
+        return fragile_frame(self.analysis.examples, task.texts_by_id(), task.class_names, count)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
