@@ -5,6 +5,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from pages import Page
 from project_scripts import load_script
 
 ROOT = Path(__file__).parents[1]
@@ -34,6 +35,23 @@ def test_reports_fit_the_site_and_name_no_machine(pictures) -> None:
     assert sum(sizes) <= pictures.MOST_BYTES_TOGETHER
     for name, text in reports.items():
         assert not re.search(r"/(?:work|home|root|tmp)/|/dev/shm|127\.0\.0\.1|sqlite:", text), name
+
+
+class FirstScreen(Page):
+    """Reads the words that stand before the first table, without the title of the tab."""
+
+    first = ""
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "table" and not self.first:
+            self.first = self.text
+        super().handle_startendtag(tag, attrs)
+
+
+def test_real_reports_answer_in_120_words() -> None:
+    for path in GALLERY.glob("*.html"):
+        page = FirstScreen(re.sub("<title>.*</title>", "", path.read_text(encoding="utf-8"), count=1))
+        assert 60 <= len(page.first.split()) <= 120, path.name
 
 
 def test_studies_follow_those_that_they_need(pictures) -> None:

@@ -16,7 +16,7 @@ from mlflow_l3d.analysis.importance.estimators.missing_cells import Missing
 from mlflow_l3d.analysis.importance.estimators.nested import radial_estimate
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import Tables, placed_scores, usable
-from mlflow_l3d.analysis.intervals import LEVEL, FloatArray
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, with_interval
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.cells.factors import RADIAL_BASE, SWAP_BASE
 from mlflow_l3d.designs.base import Design, Sizes
@@ -132,6 +132,20 @@ class RadialDesign(Design):
         """Return the corrected importance of a factor, its total from all sets."""
         others = [table for name, table in scores.tables.items() if name != factor]
         return radial_estimate(usable(np.column_stack([scores.base, scores.tables[factor], *others])), 1)
+
+    @classmethod
+    def paths(cls, importances: Mapping[str, Importance]) -> dict[str, pd.DataFrame]:
+        """Return how corrected importances settled while rows were added, in at most 50 steps."""
+        first = next(iter(importances.values()), None)
+        if first is None or len(first.table) < 2:
+            return {}
+        columns = with_interval("importance_corrected")
+        paths: dict[str, list[tuple[float, ...]]] = {name: [] for name in importances}
+        for rows in np.unique(np.linspace(2, len(first.table), 50).astype(int)).tolist():
+            swaps = {name: record.table[:rows, 1] for name, record in importances.items()}
+            for name, record in radial_importance(first.table[:rows, 0], swaps, level=first.level).items():
+                paths[name].append((rows, *(getattr(record, column) for column in columns)))
+        return {name: pd.DataFrame(path, columns=["rows", *columns]) for name, path in paths.items()}
 
     @classmethod
     def compared(cls, tables: Mapping[str, FloatArray], factor: str) -> Estimate | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,6 +23,9 @@ from mlflow_l3d.parameters.shared import Columns, Sizes
 from mlflow_l3d.parameters.values import Choice, as_text, check_names, json_of, pairs
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.files import is_data
+from mlflow_l3d.tasks.identity import shorten
+from mlflow_l3d.tasks.kinds import Reading
+from mlflow_l3d.tasks.resolve import read_task
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,22 @@ def columns_of(asked: Arguments) -> dict[str, Any]:
         name: tuple(map(str, columns)) or "" if isinstance(columns, list | tuple) else str(columns)
         for name, columns in typed.items()
     }
+
+
+def read_again(name: str, given: Mapping[str, str], classes: Sequence[str]) -> Task:
+    """Return a named task from the columns that a study with the parameters `given` read.
+
+    Raises
+    ------
+    ParameterError
+        If it cannot be read, or has other classes than the study; none are known if `classes` is empty.
+    """
+    columns: dict[str, Any] = {column: given[column] for column in COLUMNS if column in given}
+    task = read_task(name, Reading(**columns))
+    if classes and list(classes) != list(task.class_names):
+        allowed = f"has other classes than the investigated one ({', '.join(map(shorten, classes))})"
+        raise ParameterError("task", name, allowed, "Give the data that were investigated.")
+    return task
 
 
 def check_kind(

@@ -94,7 +94,7 @@ class Document:
     about, place
         Above it: what was studied, and how many runs, with a link.
     answers
-        What a page opens with.
+        What a page opens with: three, and more of them below the first table.
     drawing
         The picture next to the answers.
     table, second_table, steps

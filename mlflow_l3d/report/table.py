@@ -92,6 +92,8 @@ class Table:
         Behind the note, on a page alone: what pictures show.
     more
         Columns that a page shows only when a reader asks for them, and the terminal never.
+    links
+        On a page the name of row n links to the section ``<links>-n``; empty for no links.
     """
 
     head: tuple[str, ...]
@@ -103,6 +105,7 @@ class Table:
     kinds: tuple[str, ...] = ()
     legend: str = ""
     more: frozenset[int] = frozenset()
+    links: str = ""
 
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, str]], note: str = "", **more: Any) -> Table:

@@ -2,12 +2,15 @@ import errno
 import io
 import os
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock
 from finetuning_helpers import handmade_task
 from transformers import BatchEncoding
 
@@ -212,6 +215,18 @@ def test_one_encodes_and_the_others_wait(tmp_path, fake):
     for thread in threads:
         thread.join()
     assert fake == [70]
+
+
+def test_whoever_waits_for_another_process_says_so_once(tmp_path, fake, monkeypatch):
+    told, path = [], tmp_path / "features" / f"{features.features_key(TEXTS, features.Encoding(FOUND))}.lock"
+    path.parent.mkdir()
+    monkeypatch.setattr(features, "_PATIENCE", 0.01)
+    other = FileLock(path, thread_local=False)
+    with ThreadPoolExecutor(1) as thread, heard_by(told.append):
+        thread.submit(other.acquire).result()
+        thread.submit(lambda: [time.sleep(0.1), other.release()])
+        load(tmp_path)
+    assert (told, fake) == (["waiting for another process that encodes these 70 texts", ""], [70])
 
 
 def test_a_full_disk_is_noticed_before_the_work(tmp_path, monkeypatch):

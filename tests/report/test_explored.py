@@ -14,6 +14,9 @@ import pytest
 import yaml
 from simulated_analyses import cells_of, simulated
 
+from mlflow_l3d.analysis.importance import radial_importance
+from mlflow_l3d.analysis.intervals import with_interval
+from mlflow_l3d.designs import design_named
 from mlflow_l3d.report.draw import Axis, nice_step
 from mlflow_l3d.report.html import fragile_frame
 from mlflow_l3d.report.plots import marks_text, strip
@@ -50,6 +53,31 @@ def test_every_score_of_a_table_names_its_run(design):
     assert int(data["seeds"][factor["seeds"][3][0]]) == seeds[factor["runs"][3]], "larger than a float can hold"
     if design != "radial":
         assert [scores[run] for run in data["golden"]] == list(Shown(analysis).golden_scores)
+
+
+@pytest.mark.parametrize("design", ["crossed", "nested", "radial"])
+def test_a_factor_shows_how_its_share_settled_and_how_much_its_runs_agree(design):
+    analysis = simulated(design)
+    paths = design_named(analysis.design).paths(analysis.importances)
+    for name, record in analysis.importances.items():
+        last = paths[name].iloc[-1][[*with_interval("importance_corrected")]].astype(float)
+        ends = record.importance_corrected, record.importance_corrected_ci_low, record.importance_corrected_ci_high
+        np.testing.assert_allclose(last, ends)
+        assert paths[name]["rows"].iloc[-1] == len(record.table)
+    document = investigation_document(analysis, title="t", paths=lambda: paths)
+    page = document.to_html().replace("<wbr>", "")
+    assert page.count("How it settled") == page.count("Two runs that differ only in") == len(paths) > 1
+    assert f"Share after 2 to {len(record.table)} rows, with its" in page
+    for at, (name, *_) in enumerate(document.table.rows, 1):
+        assert f'<a href="#factor-{at}">{name}</a>' in page
+        assert f'<details id="factor-{at}">\n<summary>Every run of {name}<' in page
+    assert 'href="#' not in document.to_html(folded=False)
+
+
+def test_a_share_that_is_not_known_does_not_settle():
+    records = radial_importance([0.7] * 3, {"data_order": [0.7] * 3, "data_split": [0.6, 0.7, 0.8]})
+    assert math.isnan(records["data_order"].importance_corrected)
+    assert design_named("radial").paths(records)["data_order"]["importance_corrected"].isna().all()
 
 
 def test_what_runs_predict_for_an_example_is_told_place_by_place(tmp_path):

@@ -7,9 +7,9 @@ import hashlib
 import logging
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -22,7 +22,7 @@ from mlflow_l3d.approaches.models import ModelReference
 from mlflow_l3d.approaches.models.pretrained import config_and_tokenizer, load_encoder
 from mlflow_l3d.approaches.models.tokens import Tokens, check_length, tokenise
 from mlflow_l3d.approaches.numerics import cores, device_numerics, minor_version
-from mlflow_l3d.approaches.progress import report_progress
+from mlflow_l3d.approaches.progress import report_progress, tell
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.settings import IntArray
@@ -31,6 +31,8 @@ FloatArray = npt.NDArray[np.float32]
 _log = logging.getLogger(__name__)
 BATCH: Final = 32
 """Examples encoded together; part of what decides the last bits, so it does not depend on the machine."""
+_PATIENCE: Final = 0.5
+"""Seconds that pass before a process says that it waits for another one."""
 _verified: set[tuple[Path, int, int]] = set()
 """Files, as they were when this process found their content to have its checksum."""
 
@@ -85,13 +87,11 @@ def load_or_encode(texts: Sequence[Sequence[str]], encoding: Encoding, cache: Pa
     ParameterError
         If the cache folder cannot take the file (no space, no right to write), or the model cannot be loaded.
     """
-    from filelock import FileLock
-
     path = cache / "features" / f"{features_key(texts, encoding)}.npy"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if (features := _stored(path)) is None:
-            with FileLock(path.with_suffix(".lock")):
+            with _alone(path.with_suffix(".lock"), len(texts[0])):
                 if _stored(path) is None:
                     if path.exists():
                         _log.warning("Features in %s are damaged, or have no checksum, and are made again", path.name)
@@ -117,6 +117,21 @@ def truncated_share(texts: Sequence[Sequence[str]], encoding: Encoding, cache: P
     with suppress(OSError):
         path.write_text(str(share))
     return share
+
+
+@contextmanager
+def _alone(lock: Path, rows: int) -> Iterator[None]:
+    """Hold a lock; say once that another process has it, for a worker of the same study reports its progress."""
+    from filelock import FileLock, Timeout
+
+    try:
+        held = FileLock(lock).acquire(timeout=_PATIENCE)
+    except Timeout:
+        tell(f"waiting for another process that encodes these {rows:,} texts")
+        held = FileLock(lock).acquire()
+        tell("")
+    with held:
+        yield
 
 
 def _write(path: Path, texts: Sequence[Sequence[str]], encoding: Encoding) -> None:

@@ -18,6 +18,7 @@ from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.parameters.checks import read_again
 from mlflow_l3d.parameters.verbs import verbs
 from mlflow_l3d.report.html import fragile_frame
 from mlflow_l3d.report.numbers import counted
@@ -99,25 +100,27 @@ class Analysed(OnOneScreen):
         """Return what MLflow's UI shows of its run: first of all which luck it is."""
         return self.report().description(*self.about.notes, *more, first=1)
 
-    def fragile(self, task: Task | None = None, count: int = 20) -> pd.DataFrame:
+    def fragile(self, task: Task | str | None = None, count: int = 20) -> pd.DataFrame:
         """Return the examples on which runs differ most, with their texts and the names of their classes.
 
         Parameters
         ----------
         task
-            Holds the texts, which no run does; by default the task that was investigated, unless it was loaded.
+            Holds the texts, which no run does: a task or its name; by default the investigated one, if it is known.
         count
             How many examples at most.
 
         Raises
         ------
         ParameterError
-            If there is no task.
+            If there is no task, or the named one has other classes.
         """
         request: Any = getattr(self, "request", None)
         if (task := task or (request and request.setup.task)) is None:
-            fix = "Give the data that were investigated, as mlflow_l3d.make_task returns them."
+            fix = "Give the file or name that was investigated, or the data as mlflow_l3d.make_task returns them."
             raise ParameterError("task", "none", "must hold the texts of the examples, which runs do not", fix)
+        source = self.about.source
+        task = read_again(task, source.given, source.classes) if isinstance(task, str) else task
         return fragile_frame(self.analysis.examples, task.texts_by_id(), task.class_names, count)
 
 

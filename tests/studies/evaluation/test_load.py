@@ -187,3 +187,17 @@ def test_fragile_examples_of_a_loaded_investigation_need_the_task(studied: Studi
     assert list(frame)[-2:] == ["c0", "c1"]
     assert frame["text"].str.len().min() > 0
     refuses(r"task=none: must hold the texts .*make_task", loaded.fragile)
+    refuses(r"task=reviews.csv: ", loaded.fragile, "reviews.csv")
+
+
+def test_a_file_is_read_from_the_columns_that_were_investigated(studied: Studied, tmp_path: Path) -> None:
+    loaded = mlflow_l3d.load(studied[1]["investigation"].run_id)
+    file = tmp_path / "reviews.csv"
+    file.write_text(
+        "text,label,mood\n" + "".join(f"text {at},{at % 3},c{at % 2}\n" for at in range(1000)), encoding="utf-8"
+    )
+    source = replace(loaded.about.source, given={"label_column": "mood"})
+    frame = replace(loaded, about=replace(loaded.about, source=source)).fragile(str(file), 3)
+    assert list(frame)[-2:] == ["c0", "c1"]
+    assert list(frame["text"]) == [f"text {at}" for at in frame["example_id"]]
+    refuses(r"has other classes than the investigated one \(c0, c1\)", loaded.fragile, str(file))

@@ -236,7 +236,7 @@ def factor_frame(shown: Shown) -> pd.DataFrame:
 def first_table(shown: Shown) -> Table | None:
     """Return the factors as a first screen has them: verdict, share of the variance with its interval, and points."""
     table = _strategy_table if shown.design.baseline else _share_table
-    return table(shown) if shown.records else None
+    return replace(table(shown), links="factor") if shown.records else None
 
 
 def _share_table(shown: Shown) -> Table:

@@ -17,7 +17,7 @@ from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.report.html import MOST_EXAMPLES, Snippet
-from mlflow_l3d.report.numbers import counted, percent
+from mlflow_l3d.report.numbers import counted, percent, points
 from mlflow_l3d.report.page import Drawing, Section
 from mlflow_l3d.report.plots import path
 from mlflow_l3d.report.source import Source
@@ -110,6 +110,10 @@ def factor_sections(shown: Shown, paths: Mapping[str, pd.DataFrame], source: Sou
     for number, record in enumerate(shown.records, 1):
         settled = None if shown.design.baseline else convergence(record, paths.get(record.factor))
         caption = shown.design.words.table.format(factor=record.factor)
+        group = None if shown.design.baseline or shown.graded else shown.analysis.reported_agreement(record.factor)
+        if group is not None and math.isfinite(group.consistency):
+            caption += f" Two runs that differ only in {record.factor} agree on {points(group.consistency, 1)} % of the"
+            caption += " predictions."
         heading = Snippet("subheading.html", {"text": "How it settled"}) if settled else None
         parts: list[str | Drawing | Snippet | None] = [scores_table(shown, record, source), caption, heading, settled]
         yield Section(f"Every run of {record.factor}", parts, name=f"factor-{number}")
@@ -150,8 +154,9 @@ def convergence(record: Importance, steps: pd.DataFrame | None) -> Drawing | Non
     names = ("importance_corrected", "importance_corrected_ci_low", "importance_corrected_ci_high")
     shares, low, high = (np.array([total_index_of(value) for value in steps[name]]) for name in names)
     level = percent(record.level)
-    drawn = path(shares, low, high, f"share of {record.factor} after each of {len(steps)} rows", ends=(0.0, 1.0))
-    return Drawing(drawn, f"Share after 1, 2, ... {len(steps)} rows, with its {level} interval; dashed: one half.")
+    after = f"after {steps['rows'].iloc[0]} to {steps['rows'].iloc[-1]} rows"
+    drawn = path(shares, low, high, f"share of {record.factor} {after}", ends=(0.0, 1.0))
+    return Drawing(drawn, f"Share {after}, with its {level} interval; dashed: one half.")
 
 
 def script_data(shown: Shown, runs: Runs, *, address: str, classes: Sequence[str]) -> dict[str, Any]:
