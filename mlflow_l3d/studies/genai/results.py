@@ -70,7 +70,8 @@ class GenaiInvestigation(JudgedEvaluation):
         for factor in dict.fromkeys(pair.factor for pair in self.pairs):
             pairs = [pair for pair in self.pairs if pair.factor == factor]
             by_scorer = [[pair for pair in pairs if pair.scorer == one.scorer] for one in self.scorers]
-            answers.append(Answer(question := f"Which {factor} is best?", "", (" ".join(map(best_level, by_scorer)),)))
+            best = " ".join(map(best_level, filter(None, by_scorer)))  # a budget may leave a scorer one level
+            answers.append(Answer(question := f"Which {factor} is best?", "", (best,)))
             notes = dict.fromkeys(note for pair in pairs for note in pair.record.notes)
             sections.append(Section(question, [differences_table(pairs), _LEVELS, *notes], is_open=True))
         return replace(
@@ -120,7 +121,9 @@ def concluded(work: Work, table: pd.DataFrame, notes: Sequence[str], metric: str
     failed = table[table["failed"].eq("answer")]["answer"].nunique()
     answers = table["answer"].nunique()
     if failed:
-        notes = [f"{counted(failed, 'answer')} of {answers} failed (predict_fn raised): nobody judged them.", *notes]
+        fix = "To ask their cells again, delete these traces."
+        raised = f"{counted(failed, 'answer')} of {answers} failed (predict_fn raised): nobody judged them. {fix}"
+        notes = [raised, *notes]
     if again := sum(row["tags"][names.REPEAT] != "0" for row in work.request.rows):
         notes = [f"Equal inputs: {counted(again, 'row')} of the data counted as a repeat of an earlier row.", *notes]
     if work.missing:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from mlflow_l3d.analysis.comparison.results import BETTER, WORSE
+from mlflow_l3d.analysis.comparison.results import BETTER, UNDECIDED, WORSE
 from mlflow_l3d.analysis.comparison.system import MOST_LOST
 from mlflow_l3d.analysis.intervals import known, with_interval
 from mlflow_l3d.analysis.judged import Components, JudgedDifference, gain
@@ -143,6 +143,18 @@ class Pair(OfScorer):
         return (self.first, self.second) if ahead else (self.second, self.first)
 
     @property
+    def not_worse(self) -> str:
+        """Which system is not worse by more than the smallest effect, in a sentence; empty if neither or both are."""
+        one, names = self.record, (self.first, self.second)
+        limits = -one.joint_low, one.joint_high  # the most that the first, and the second, may be smaller by
+        losses = limits if one.higher_is_better else limits[::-1]
+        if one.verdict != UNDECIDED or one.obstacle or not min(losses) <= one.smallest_effect:
+            return ""
+        which, other = names if losses[0] < losses[1] else names[::-1]
+        most = self.unit.size(one.smallest_effect)
+        return f" {which} is not worse than {other} by more than {most} on {self.scorer} (non-inferiority)."
+
+    @property
     def rows_needed(self) -> float:
         """Rows that settle it with a power of 80 %."""
         return float(self.record.rows_needed.get(0.8, math.nan))
@@ -195,10 +207,19 @@ def without_verdict(pair: Pair, lost: Mapping[str, tuple[int, int]]) -> Pair:
 
 def level_pairs(table: pd.DataFrame, factors: Sequence[str], higher_is_better: bool) -> Iterator[Pair]:
     """Yield the differences of all levels of each factor by one scorer, other factors being what the sides share."""
+    given: dict[str, Any] = {"higher_is_better": higher_is_better}
     for factor in factors:
         sides = {str(level): part.drop(columns=factor) for level, part in table.groupby(factor, sort=False)}
+        lost = {level: _lost(part) for level, part in sides.items()}
         for one, other in combinations(sides, 2):
-            yield pair_of(one, other, (sides[one], sides[other]), factor=factor, higher_is_better=higher_is_better)
+            pair = pair_of(one, other, (sides[one], sides[other]), factor=factor, **given)
+            yield without_verdict(pair, {name: lost[name] for name in (one, other)})
+
+
+def _lost(table: pd.DataFrame) -> tuple[int, int]:
+    """Return how many answers failed or were not judged, and of how many."""
+    whole = table["answer"].nunique()
+    return whole - table.loc[table["failed"].eq(""), "answer"].nunique(), whole
 
 
 def adjusted(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
