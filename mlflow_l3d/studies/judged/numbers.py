@@ -159,6 +159,12 @@ class Pair(OfScorer):
         """Rows that settle it with a power of 80 %."""
         return float(self.record.rows_needed.get(0.8, math.nan))
 
+    @property
+    def planned(self) -> str:
+        """The true difference that `rows_needed` is about, as people read it."""
+        effect = self.record.smallest_effect
+        return "the one measured" if math.isnan(effect) else self.unit.size(effect)
+
     def change_text(self, value: float) -> str:
         """Return a difference as people read it: no digits that the interval leaves open."""
         return self.unit.change(value, digits=self.unit.digits(self.record.joint_high - self.record.joint_low))
@@ -207,13 +213,24 @@ def without_verdict(pair: Pair, lost: Mapping[str, tuple[int, int]]) -> Pair:
 
 def level_pairs(table: pd.DataFrame, factors: Sequence[str], higher_is_better: bool) -> Iterator[Pair]:
     """Yield the differences of all levels of each factor by one scorer, other factors being what the sides share."""
-    given: dict[str, Any] = {"higher_is_better": higher_is_better}
     for factor in factors:
+        others = [name for name in factors if name != factor]
         sides = {str(level): part.drop(columns=factor) for level, part in table.groupby(factor, sort=False)}
-        lost = {level: _lost(part) for level, part in sides.items()}
         for one, other in combinations(sides, 2):
-            pair = pair_of(one, other, (sides[one], sides[other]), factor=factor, **given)
-            yield without_verdict(pair, {name: lost[name] for name in (one, other)})
+            tables = _on_shared_cells(sides[one], sides[other], others)
+            if all(len(part) for part in tables):
+                pair = pair_of(one, other, tables, factor=factor, higher_is_better=higher_is_better)
+                yield without_verdict(pair, dict(zip((one, other), map(_lost, tables), strict=True)))
+
+
+def _on_shared_cells(one: pd.DataFrame, other: pd.DataFrame, factors: Sequence[str]) -> list[pd.DataFrame]:
+    """Return two sides in the cells in which both were rated: a budget may leave out others, perhaps easier ones."""
+    if not factors:
+        return [one, other]
+    cells = [pd.MultiIndex.from_frame(side[[*factors]]) for side in (one, other)]
+    rated = [cell[side["value"].notna()] for cell, side in zip(cells, (one, other), strict=True)]
+    shared = rated[0].unique().intersection(rated[1].unique())
+    return [side[cell.isin(shared)] for cell, side in zip(cells, (one, other), strict=True)]
 
 
 def _lost(table: pd.DataFrame) -> tuple[int, int]:

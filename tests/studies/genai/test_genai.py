@@ -338,8 +338,9 @@ def test_a_budget_stops_between_cells_and_the_same_call_continues(place: str) ->
     refuses(r"^budget=1 cell: allows no judgement", investigate, budget=1)
     refuses(r"^budget=3 requests: allows no judgement", investigate, budget="3 requests")
     assert cells() == {}, "no answer was paid that nobody may judge"
-    part = investigate(budget=5)
-    assert (part.computed, part.reused, part.missing) == (5, 0, 1)
+    assert investigate(budget=2, metric="strict").missing == 4, "nobody has asked the judge that leads"
+    part = investigate(budget=3)
+    assert (part.computed, part.reused, part.missing) == (3, 2, 1)
     assert "left out 1 of 6 cells: the same call continues" in part.summary()
     assert {pair.scorer for pair in part.pairs} == {"length"}, "the judge has seen one style only"
     none = investigate(budget="1 requests")
@@ -485,6 +486,19 @@ def test_what_always_fails_is_an_error_with_its_reason(place: str) -> None:
 @scorer
 def silent(outputs: str) -> None:
     """Judge nothing."""
+
+
+@pytest.mark.slow
+def test_answers_that_a_scorer_skips_are_lost(place: str) -> None:
+    def app(q: int, style: str) -> str:
+        return style * (q + 1)
+
+    @scorer
+    def skips(outputs: str) -> int | None:
+        return None if outputs == "bb" else len(outputs)
+
+    result = genai.investigate(app, apps.rows(6), [skips], {"style": ["a", "b"]}, progress=False)
+    assert [pair.record.obstacle for pair in result.pairs] == ["1 of 6 answers of b are lost"]
 
 
 @pytest.mark.slow

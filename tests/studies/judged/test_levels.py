@@ -69,6 +69,7 @@ def test_a_system_that_is_not_worse_by_more_than_the_smallest_effect_is_named(ta
     assert 0 < most < other
     words = f" small is not worse than large by more than {most * 1.01:.3f} on points (non-inferiority)."
     assert said(most * 1.01) == words
+    assert pair_of("small", "large", sides, smallest_effect=0.5).planned == "0.500"
     assert " large is not worse than small" in said(most * 1.01, higher=False)
     assert [said(None), said(most * 0.99), said(other * 1.01)] == [""] * 3
 
@@ -81,6 +82,18 @@ def test_a_level_that_loses_its_low_answers_is_not_better(table: pd.DataFrame) -
     assert pair.record.p < 0.001
     assert pair.record.verdict == "undecided"
     assert "(120 of 240 answers of large are lost)." in best_level([pair])
+    (pair,) = adjusted([*level_pairs(lossy.assign(value=lossy["value"] * 0 + 1), ["model"], True)])
+    assert best_level([pair]) == "On points, all levels are equal (120 of 240 answers of large are lost)."
+
+
+def test_levels_are_compared_at_levels_of_other_factors_that_both_have(table: pd.DataFrame) -> None:
+    """A budget left the best prompt to one model only."""
+    few = table[table["model"].eq("small") | table["prompt"].eq("b")]
+    (pair,) = (pair for pair in level_pairs(few, ["prompt", "model"], True) if pair.factor == "model")
+    both = few[few["prompt"].eq("b")].groupby("model")["value"].mean()
+    assert pair.record.difference == pytest.approx(both["small"] - both["large"])
+    apart = table[table["model"].eq("small") == table["prompt"].eq("a")]
+    assert {pair.factor for pair in level_pairs(apart, ["prompt", "model"], True)} == {"prompt"}
 
 
 @pytest.mark.parametrize("repeats", [1, 2])
