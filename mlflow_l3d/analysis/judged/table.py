@@ -201,7 +201,9 @@ def _shared_factors(usable: tuple[Usable, Usable]) -> tuple[list[str], list[str]
                 shared.append(name)
         else:
             drawn.append(name)
-            if min(len(first), len(second)) < 2 and name == "judge":
+            if name == "judge" and not (first and second):
+                obstacle = "a side has no judgement that counts"
+            elif min(len(first), len(second)) < 2 and name == "judge":
                 obstacle = "the sides have different judges, one on a side: a difference may be the judge's"
             elif min(len(first), len(second)) < 2:
                 luck = "its luck is part of the difference and not in the interval"

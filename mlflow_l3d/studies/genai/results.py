@@ -23,8 +23,9 @@ from mlflow_l3d.studies.shown import built_once
 from mlflow_l3d.tracking import names
 
 _LEVELS: Final = (
-    "Answers to one row count as repeats of it. Verdicts (Holm) and intervals (Bonferroni, wider: they may contain 0 "
-    "next to a verdict) hold for all comparisons of all factors and scorers at once."
+    "Answers to one row count as repeats of it. Levels of other factors count if both sides have them. Verdicts (Holm) "
+    "and intervals (Bonferroni, wider: they may contain 0 next to a verdict) hold for all comparisons of all factors "
+    "and scorers at once."
 )
 _MORE: Final = {
     "row": "Add rows to the data; all rows are then asked again.",
@@ -48,7 +49,8 @@ class GenaiInvestigation(JudgedEvaluation):
         Cells that were carried out by this call, that were found, and that the budget left out.
     table
         One row per judgement: ``row, answer, repeat, scorer, judge, judgement, value, failed, run_id`` and the factors
-        of the app. ``failed`` is ``answer`` if the app raised, and nobody judged it, ``judge`` if the scorer did.
+        of the app. ``failed`` is ``answer`` if the app raised, and nobody judged it, ``judge`` if the scorer raised or
+        returned nothing.
     """
 
     factors: Mapping[str, str] = field(default_factory=dict)
@@ -70,7 +72,8 @@ class GenaiInvestigation(JudgedEvaluation):
         for factor in dict.fromkeys(pair.factor for pair in self.pairs):
             pairs = [pair for pair in self.pairs if pair.factor == factor]
             by_scorer = [[pair for pair in pairs if pair.scorer == one.scorer] for one in self.scorers]
-            answers.append(Answer(question := f"Which {factor} is best?", "", (" ".join(map(best_level, by_scorer)),)))
+            best = " ".join(map(best_level, filter(None, by_scorer)))  # a budget may leave a scorer one level
+            answers.append(Answer(question := f"Which {factor} is best?", "", (best,)))
             notes = dict.fromkeys(note for pair in pairs for note in pair.record.notes)
             sections.append(Section(question, [differences_table(pairs), _LEVELS, *notes], is_open=True))
         return replace(
@@ -120,13 +123,18 @@ def concluded(work: Work, table: pd.DataFrame, notes: Sequence[str], metric: str
     failed = table[table["failed"].eq("answer")]["answer"].nunique()
     answers = table["answer"].nunique()
     if failed:
-        notes = [f"{counted(failed, 'answer')} of {answers} failed (predict_fn raised): nobody judged them.", *notes]
+        fix = "To ask their cells again, delete these traces."
+        raised = f"{counted(failed, 'answer')} of {answers} failed (predict_fn raised): nobody judged them. {fix}"
+        notes = [raised, *notes]
     if again := sum(row["tags"][names.REPEAT] != "0" for row in work.request.rows):
         notes = [f"Equal inputs: {counted(again, 'row')} of the data counted as a repeat of an earlier row.", *notes]
     if work.missing:
         left_out = f"The budget ({work.budget}) left out {work.missing} of {work.total} cells"
         notes = [f"{left_out}: the same call continues with them.", *notes]
-    directions, every = chosen(metric, [*parts]), chosen("auto", [*parts])
+    later = [each.rates for each in work.request.judgings] if work.missing else []  # the budget may leave out a scorer
+    named = chosen(metric, [*dict.fromkeys([*parts, *later])])
+    directions = {name: is_higher for name, is_higher in named.items() if name in parts}
+    every = chosen("auto", [*parts])
     parts = {name: parts[name] for name in dict.fromkeys([*directions, *parts])}
     factors = [*work.request.factors]
     of_levels = [level_pairs(part, factors, {**every, **directions}[name]) for name, part in parts.items()]
@@ -154,7 +162,8 @@ def concluded(work: Work, table: pd.DataFrame, notes: Sequence[str], metric: str
 def best_level(pairs: Sequence[Pair]) -> str:
     """Return which level of a factor is best by a scorer, from the differences of all of its levels."""
     if not any(pair.record.difference for pair in pairs):
-        return f"On {pairs[0].scorer}, all levels are equal."
+        lost = next((f" ({pair.record.obstacle})" for pair in pairs if pair.is_lossy), "")
+        return f"On {pairs[0].scorer}, all levels are equal{lost}."
     best = Counter(pair.sides[0] for pair in pairs).most_common(1)[0][0]
     rivals = {pair.second if pair.first == best else pair.first: pair for pair in pairs if best in pair.sides}
     won = [name for name, pair in rivals.items() if pair.is_decided and pair.sides[0] == best]

@@ -111,7 +111,8 @@ def investigate(
                     table, notes = work.carry_out(bar)
                 except KeyboardInterrupt:
                     again = "it asks only the cells that were under way again, from their start."
-                    say([f"Interrupted with {bar.n} of {work.total} cells done. The same call continues: {again}"])
+                    done = work.computed + work.reused
+                    say([f"Interrupted with {done} of {work.total} cells done. The same call continues: {again}"])
                     raise
             source = replace(origin(client, current_experiment_id(client), opened.run_id), is_typed=False)
             result = concluded(work, table, notes, metric, source)

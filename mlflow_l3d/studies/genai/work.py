@@ -184,22 +184,25 @@ class Work:
         self.computed += 1
 
     def _table(self, judged: Judged) -> pd.DataFrame:
-        """Return the judgements of all cells, with the answers that failed: nobody judged these."""
+        """Return the judgements of all cells, with the answers that nobody judged."""
         factors, made, failed = [*self.request.factors], [], []
         for run_id, (cell, judging) in self._judged.items():
             judge = judging.judge if judging.is_judge else None
             about = {"run_id": run_id, "own": judging.scorer.name, "rates": judging.rates, "known_as": judge}
             made.append({**about, "judgement": judging.number, **cell.labels})
-            failed += [(run_id, row, int(at), answer) for (row, at), answer in self._failed[cell.key].items()]
+            failed += [(run_id, row, at, answer, "answer") for (row, at), answer in self._failed[cell.key].items()]
         table = judged.table[[*COLUMNS]].drop(columns="judgement").merge(pd.DataFrame(made), on="run_id")
         table["scorer"] = table["rates"].where(table["scorer"].eq(table["own"]), table["scorer"])
         table["judge"] = table["known_as"].where(table["known_as"].notna(), table["judge"])
         table = table[[*COLUMNS[:6], *factors, *COLUMNS[6:]]]
-        if not failed:
-            return table
-        answers = pd.DataFrame(failed, columns=["run_id", "row", "repeat", "answer"])
-        like = table.drop_duplicates(["run_id", "scorer", "judge"]).drop(columns=["row", "repeat", "answer"])
-        unjudged = like.assign(value=np.nan, failed="answer").merge(answers, on="run_id")
+        columns = ["run_id", "row", "repeat", "answer", "failed"]
+        asked = [
+            run.answers.assign(run_id=run.run_id, repeat=run.answers["tagged"], failed="judge") for run in judged.runs
+        ]
+        every = pd.concat([*asked, pd.DataFrame(failed, columns=columns)])[columns].astype({"repeat": int})
+        like = table.drop_duplicates(["run_id", "scorer", "judge"]).drop(columns=columns[1:]).assign(value=np.nan)
+        lines, key = like.merge(every, on="run_id"), ["run_id", "scorer", "answer"]
+        unjudged = lines[~pd.MultiIndex.from_frame(lines[key]).isin(pd.MultiIndex.from_frame(table[key]))]
         return pd.concat([table, unjudged[table.columns]], ignore_index=True)
 
     def _names_apart(self, table: pd.DataFrame) -> Iterator[str]:

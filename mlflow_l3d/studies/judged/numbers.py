@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from mlflow_l3d.analysis.comparison.results import BETTER, WORSE
+from mlflow_l3d.analysis.comparison.results import BETTER, UNDECIDED, WORSE
 from mlflow_l3d.analysis.comparison.system import MOST_LOST
 from mlflow_l3d.analysis.intervals import known, with_interval
 from mlflow_l3d.analysis.judged import Components, JudgedDifference, gain
@@ -143,9 +143,27 @@ class Pair(OfScorer):
         return (self.first, self.second) if ahead else (self.second, self.first)
 
     @property
+    def not_worse(self) -> str:
+        """Which system is not worse by more than the smallest effect, in a sentence; empty if neither or both are."""
+        one, names = self.record, (self.first, self.second)
+        limits = -one.joint_low, one.joint_high  # the most that the first, and the second, may be smaller by
+        losses = limits if one.higher_is_better else limits[::-1]
+        if one.verdict != UNDECIDED or one.obstacle or not min(losses) <= one.smallest_effect:
+            return ""
+        which, other = names if losses[0] < losses[1] else names[::-1]
+        most = self.unit.size(one.smallest_effect)
+        return f" {which} is not worse than {other} by more than {most} on {self.scorer} (non-inferiority)."
+
+    @property
     def rows_needed(self) -> float:
         """Rows that settle it with a power of 80 %."""
         return float(self.record.rows_needed.get(0.8, math.nan))
+
+    @property
+    def planned(self) -> str:
+        """The true difference that `rows_needed` is about, as people read it."""
+        effect = self.record.smallest_effect
+        return "the one measured" if math.isnan(effect) else self.unit.size(effect)
 
     def change_text(self, value: float) -> str:
         """Return a difference as people read it: no digits that the interval leaves open."""
@@ -196,9 +214,29 @@ def without_verdict(pair: Pair, lost: Mapping[str, tuple[int, int]]) -> Pair:
 def level_pairs(table: pd.DataFrame, factors: Sequence[str], higher_is_better: bool) -> Iterator[Pair]:
     """Yield the differences of all levels of each factor by one scorer, other factors being what the sides share."""
     for factor in factors:
+        others = [name for name in factors if name != factor]
         sides = {str(level): part.drop(columns=factor) for level, part in table.groupby(factor, sort=False)}
         for one, other in combinations(sides, 2):
-            yield pair_of(one, other, (sides[one], sides[other]), factor=factor, higher_is_better=higher_is_better)
+            tables = _on_shared_cells(sides[one], sides[other], others)
+            if all(len(part) for part in tables):
+                pair = pair_of(one, other, tables, factor=factor, higher_is_better=higher_is_better)
+                yield without_verdict(pair, dict(zip((one, other), map(_lost, tables), strict=True)))
+
+
+def _on_shared_cells(one: pd.DataFrame, other: pd.DataFrame, factors: Sequence[str]) -> list[pd.DataFrame]:
+    """Return two sides in the cells in which both were rated: a budget may leave out others, perhaps easier ones."""
+    if not factors:
+        return [one, other]
+    cells = [pd.MultiIndex.from_frame(side[[*factors]]) for side in (one, other)]
+    rated = [cell[side["value"].notna()] for cell, side in zip(cells, (one, other), strict=True)]
+    shared = rated[0].unique().intersection(rated[1].unique())
+    return [side[cell.isin(shared)] for cell, side in zip(cells, (one, other), strict=True)]
+
+
+def _lost(table: pd.DataFrame) -> tuple[int, int]:
+    """Return how many answers failed or were not judged, and of how many."""
+    whole = table["answer"].nunique()
+    return whole - table.loc[table["failed"].eq(""), "answer"].nunique(), whole
 
 
 def adjusted(pairs: Sequence[Pair]) -> tuple[Pair, ...]:

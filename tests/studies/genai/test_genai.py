@@ -311,12 +311,13 @@ def test_reordered_rows_and_other_expectations_ask_only_those_who_see_them(place
 
 @pytest.mark.slow
 def test_after_an_interrupt_finished_cells_count_and_no_run_is_left_open(
-    place: str, monkeypatch: pytest.MonkeyPatch
+    place: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     given = {"style": ["first", "second"], "judge": [apps.judge("strict")]}
     monkeypatch.setenv("STOP", "second")
     with pytest.raises(KeyboardInterrupt):
         genai.investigate(stops, apps.rows(3), [], given, progress=False)
+    assert "Interrupted with 2 of 4 cells done." in caplog.text
     (parent,) = mlflow.search_runs(["0"], "tags.`l3d.role` = 'genai'", output_format="list")
     assert parent.info.status == "KILLED"
     assert {status: len(runs) for status, runs in cells().items()} == {"FINISHED": 2, "KILLED": 1}
@@ -332,18 +333,20 @@ def test_after_an_interrupt_finished_cells_count_and_no_run_is_left_open(
 def test_a_budget_stops_between_cells_and_the_same_call_continues(place: str) -> None:
     def investigate(**budget: Any) -> Any:
         given = {"style": ["a", "b"], "judge": [apps.judge("strict")]}
-        return genai.investigate(styled, apps.rows(2), [], given, progress=False, **budget)
+        return genai.investigate(styled, apps.rows(2), [apps.length], given, progress=False, **budget)
 
     refuses(r"^budget=1 cell: allows no judgement", investigate, budget=1)
     refuses(r"^budget=3 requests: allows no judgement", investigate, budget="3 requests")
     assert cells() == {}, "no answer was paid that nobody may judge"
+    assert investigate(budget=2, metric="strict").missing == 4, "nobody has asked the judge that leads"
     part = investigate(budget=3)
-    assert (part.computed, part.reused, part.missing) == (3, 0, 1)
-    assert "left out 1 of 4 cells: the same call continues" in part.summary()
+    assert (part.computed, part.reused, part.missing) == (3, 2, 1)
+    assert "left out 1 of 6 cells: the same call continues" in part.summary()
+    assert {pair.scorer for pair in part.pairs} == {"length"}, "the judge has seen one style only"
     none = investigate(budget="1 requests")
-    assert (none.computed, none.reused, none.missing) == (0, 3, 1)  # the last one takes two
+    assert (none.computed, none.reused, none.missing) == (0, 5, 1)  # the last one takes two
     rest = investigate()
-    assert (rest.computed, rest.reused, rest.missing) == (1, 3, 0)
+    assert (rest.computed, rest.reused, rest.missing) == (1, 5, 0)
 
 
 @pytest.mark.slow
@@ -462,16 +465,19 @@ def test_a_prompt_that_is_a_parameter_is_passed_and_one_without_effect_is_an_err
 
 @pytest.mark.slow
 def test_what_always_fails_is_an_error_with_its_reason(place: str) -> None:
+    is_converted = mlflow.__version__ >= "3.18"  # numpy's bool then counts
+
     @scorer
     def numpy_verdict(outputs: str) -> Any:
-        return np.bool_(True) if mlflow.__version__ >= "3.18" and outputs == "" else np.array([1, 0])
+        return np.array([1, 0]) if is_converted else np.bool_(True)
 
     def broken(q: int) -> str:
         raise RuntimeError(f"no key {q}")
 
     with pytest.raises(L3DError, match=r"^predict_fn: failed on all 2 rows \(.*no key \d\)\. Correct it, or the data"):
         genai.investigate(broken, apps.rows(2), [apps.length], progress=False)
-    fails(r"^scorers=numpy_verdict: failed on all 2 answers \(.*\)\. Correct", investigated, numpy_verdict)
+    fix = "Correct the scorer" if is_converted else r"Return bool\(\.\.\.\) of it"
+    fails(rf"^scorers=numpy_verdict: failed on all 2 answers \(.*\)\. {fix}", investigated, numpy_verdict)
     fails(r"^scorers=silent: returned nothing for all answers\.", investigated, silent)
     fails(r"^scorers: none gave a number, yes or no\.", investigated, in_words, rows=1)
     assert "RUNNING" not in cells()
@@ -480,6 +486,19 @@ def test_what_always_fails_is_an_error_with_its_reason(place: str) -> None:
 @scorer
 def silent(outputs: str) -> None:
     """Judge nothing."""
+
+
+@pytest.mark.slow
+def test_answers_that_a_scorer_skips_are_lost(place: str) -> None:
+    def app(q: int, style: str) -> str:
+        return style * (q + 1)
+
+    @scorer
+    def skips(outputs: str) -> int | None:
+        return None if outputs == "bb" else len(outputs)
+
+    result = genai.investigate(app, apps.rows(6), [skips], {"style": ["a", "b"]}, progress=False)
+    assert [pair.record.obstacle for pair in result.pairs] == ["1 of 6 answers of b are lost"]
 
 
 @pytest.mark.slow

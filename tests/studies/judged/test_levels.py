@@ -11,7 +11,7 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from mlflow_l3d.studies.genai.results import best_level
-from mlflow_l3d.studies.judged.numbers import adjusted, level_pairs, score_scorer
+from mlflow_l3d.studies.judged.numbers import adjusted, level_pairs, pair_of, score_scorer
 from mlflow_l3d.studies.judged.results import JudgedEvaluation
 
 
@@ -56,6 +56,44 @@ def test_the_best_level_has_its_difference_and_verdict(table: pd.DataFrame) -> N
     assert "**a**" not in best_level(lower)
     equal = adjusted([*level_pairs(table.assign(value=1.0), ["model"], True)])
     assert best_level(equal) == "On points, all levels are equal."
+
+
+def test_a_system_that_is_not_worse_by_more_than_the_smallest_effect_is_named(table: pd.DataFrame) -> None:
+    sides = [part for _, part in table.groupby("model", sort=False)]
+
+    def said(effect: float | None, higher: bool = True) -> str:
+        return pair_of("small", "large", sides, smallest_effect=effect, higher_is_better=higher).not_worse
+
+    one = pair_of("small", "large", sides).record
+    most, other = -one.low, one.high  # that the first, and the second, may be smaller by
+    assert 0 < most < other
+    words = f" small is not worse than large by more than {most * 1.01:.3f} on points (non-inferiority)."
+    assert said(most * 1.01) == words
+    assert pair_of("small", "large", sides, smallest_effect=0.5).planned == "0.500"
+    assert " large is not worse than small" in said(most * 1.01, higher=False)
+    assert [said(None), said(most * 0.99), said(other * 1.01)] == [""] * 3
+
+
+def test_a_level_that_loses_its_low_answers_is_not_better(table: pd.DataFrame) -> None:
+    lower = table.groupby(["row", "prompt", "model"])["value"].transform("min")
+    is_lost = table["model"].eq("large") & table["value"].eq(lower)
+    lossy = table.assign(value=table["value"].mask(is_lost), failed=np.where(is_lost, "answer", ""))
+    (pair,) = adjusted([*level_pairs(lossy, ["model"], True)])
+    assert pair.record.p < 0.001
+    assert pair.record.verdict == "undecided"
+    assert "(120 of 240 answers of large are lost)." in best_level([pair])
+    (pair,) = adjusted([*level_pairs(lossy.assign(value=lossy["value"] * 0 + 1), ["model"], True)])
+    assert best_level([pair]) == "On points, all levels are equal (120 of 240 answers of large are lost)."
+
+
+def test_levels_are_compared_at_levels_of_other_factors_that_both_have(table: pd.DataFrame) -> None:
+    """A budget left the best prompt to one model only."""
+    few = table[table["model"].eq("small") | table["prompt"].eq("b")]
+    (pair,) = (pair for pair in level_pairs(few, ["prompt", "model"], True) if pair.factor == "model")
+    both = few[few["prompt"].eq("b")].groupby("model")["value"].mean()
+    assert pair.record.difference == pytest.approx(both["small"] - both["large"])
+    apart = table[table["model"].eq("small") == table["prompt"].eq("a")]
+    assert {pair.factor for pair in level_pairs(apart, ["prompt", "model"], True)} == {"prompt"}
 
 
 @pytest.mark.parametrize("repeats", [1, 2])
