@@ -117,8 +117,8 @@ def score(
         luck_of_tests=members.luck_of_any_tests(metric, classes),
         tests_drawn=members.draw_tests,
     )
-    known = analysis.metrics()  # without agreement that is withheld: after no row is it logged, either
-    steps = {row: {name: values[name] for name in values if name in known} for row, values in counted.steps.items()}
+    logged = analysis.metrics()  # without agreement that is withheld: after no row is it logged, either
+    steps = {row: {name: values[name] for name in values if name in logged} for row, values in counted.steps.items()}
     return Scored(analysis, steps, counted.agreement_of_cells())
 
 

@@ -254,8 +254,8 @@ def _open(pairs: Sequence[Pair]) -> str:
     which = f"{len(undecided)} of {counted(len(pairs), 'comparison')}. On {one.scorer}" if len(pairs) > 1 else ""
     if one.record.obstacle:
         return f"{which or 'The pair:'} nothing can be decided: {one.record.obstacle}."
-    known = "".join([said for pair in undecided if (said := pair.not_worse)][:3])
-    return f"{which or 'The pair:'} {what} it with 80 % power, if the true difference is {one.planned}.{known}"
+    not_worse = "".join([said for pair in undecided if (said := pair.not_worse)][:3])
+    return f"{which or 'The pair:'} {what} it with 80 % power, if the true difference is {one.planned}.{not_worse}"
 
 
 def _steps(lead: Pair, source: Source, *, several: bool) -> Iterator[Step]:
