@@ -5,7 +5,6 @@ from __future__ import annotations
 import resource
 import sys
 import tracemalloc
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +15,17 @@ def main() -> None:
     """Carry out the investigation, and note its memory at three moments."""
     settings = settings_of_child()
     import mlflow_l3d
+    from mlflow_l3d.studies import cells
+    from mlflow_l3d.studies.investigation import run
     from mlflow_l3d.tracking.recorder import RunRecorder
 
-    investigate: Any = import_module("mlflow_l3d.studies.investigation.run")
     seen: dict[str, Any] = {}
     if not settings["upload"]:
         _discard_uploads()
-    cells: Any = import_module("mlflow_l3d.studies.cells")
-    opened, finalize, finish = cells.open_recorder, investigate.finalize, RunRecorder.finish
+    opened, conclude, finish = cells.open_recorder, run.InvestigationStudy.conclude, RunRecorder.finish
 
-    def open_recorder(*arguments: Any) -> Any:
-        recorder = opened(*arguments)
+    def open_recorder(*arguments: Any, **named: Any) -> Any:
+        recorder = opened(*arguments, **named)
         seen["opened"] = resident()
         if settings["trace"]:
             tracemalloc.start(1)
@@ -35,18 +34,18 @@ def main() -> None:
     def concluding(*arguments: Any) -> Any:
         seen["trained"] = resident()
         seen["held after training"] = _held()
-        return finalize(*arguments)
+        return conclude(*arguments)
 
     def finishing(*arguments: Any, **named: Any) -> Any:
         seen["held in the conclusion"] = _held()
         return finish(*arguments, **named)
 
     cells.open_recorder = open_recorder
-    investigate.finalize = concluding
+    run.InvestigationStudy.conclude = concluding  # type: ignore[method-assign]
     RunRecorder.finish = finishing  # type: ignore[method-assign]
     steps: dict[str, int] = {}
     if settings["trace"]:
-        for owner, name in ((RunRecorder, "run_ids"), *((investigate, name) for name in _STEPS)):
+        for owner, name in ((RunRecorder, "run_ids"), *((run, name) for name in _STEPS)):
             setattr(owner, name, _with_peak(getattr(owner, name), name, steps))
     result = mlflow_l3d.investigate(
         approach="synthetic",
@@ -60,7 +59,7 @@ def main() -> None:
     answer(settings, {**seen, "steps": steps, "cells": result.computed, "seconds": result.seconds})
 
 
-_STEPS = ("_cells_frame", "score", "write_artifacts")
+_STEPS = ("cells_frame", "score", "write_artifacts")
 
 
 def _with_peak(function: Any, name: str, peaks: dict[str, int]) -> Any:

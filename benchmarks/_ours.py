@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 import time
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from _common import answer, settings_of_child, tree_cpu_seconds
 
@@ -89,21 +89,11 @@ def _without_recorder(request: InvestigationRequest, count: int, workers: int) -
     tuple
         Mean seconds that a cell trains; seconds a cell that the executor takes beyond the training.
     """
-    from mlflow_l3d import registry
-    from mlflow_l3d.execution.base import Job
-    from mlflow_l3d.paths import cache_folder
+    from mlflow_l3d.studies.base import executor_of
 
-    job = Job(
-        approach=request.setup.approach,
-        task=request.setup.task,
-        hyperparameters=request.setup.hyperparameters,
-        model=request.setup.model_reference,
-        device=request.setup.device,
-        cache=cache_folder(),
-    )
-    executor: Any = registry.load("executor", request.setup.executor)(job=job, workers=workers)
     cells = islice(request.design().cells(), count)
-    arrivals = [(time.perf_counter(), outcome.duration_seconds) for outcome in executor.run(cells)]
+    outcomes = executor_of(request.setup).run(cells)
+    arrivals = [(time.perf_counter(), outcome.duration_seconds) for outcome in outcomes]
     # The first ones are left out: workers are not ready at the same time.
     first, later = arrivals[2 * workers - 1][0], arrivals[2 * workers :]
     trained = statistics.mean(took for _, took in later)

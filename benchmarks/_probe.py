@@ -81,21 +81,19 @@ class Probe:
 
     def install(self) -> None:
         """Put the clocks around the parts."""
-        from importlib import import_module
-
         from mlflow_l3d.execution.inline import InlineExecutor
         from mlflow_l3d.execution.processes import ProcessExecutor
         from mlflow_l3d.execution.workers import Worker
-        from mlflow_l3d.studies.investigation.run import Monitor
+        from mlflow_l3d.studies import cells
+        from mlflow_l3d.studies.investigation.run import InvestigationStudy, Monitor
         from mlflow_l3d.tracking.children import ChildWriter
         from mlflow_l3d.tracking.recorder import RunRecorder
 
-        # The package's attribute of this name is the function.
-        main: Any = import_module("mlflow_l3d.studies.investigation.run")
-        main.InvestigationStudy.specify = staticmethod(self._marked("specified", main.specify))
-        main.finalize = self._marked("concluded", main.finalize, before="logged")
-        cells: Any = import_module("mlflow_l3d.studies.cells")
-        cells.open_recorder = self._marked("opened", cells.open_recorder)
+        study: Any = InvestigationStudy
+        study.specify = staticmethod(self._marked("specified", InvestigationStudy.specify))
+        study.conclude = self._marked("concluded", InvestigationStudy.conclude, before="logged")
+        studies: Any = cells
+        studies.open_recorder = self._marked("opened", cells.open_recorder)
         RunRecorder.add = self._record(RunRecorder.add)  # type: ignore[method-assign]
         RunRecorder.log_metrics = self.clocks["parent metrics"].around(RunRecorder.log_metrics)  # type: ignore[method-assign]
         Monitor.add = self.clocks["monitor"].around(Monitor.add)  # type: ignore[method-assign]

@@ -167,7 +167,7 @@ def _ours(settings: Mapping[str, Any]) -> dict[str, float]:
 
     StageRun.run, RunRecorder.wait = begin, end  # type: ignore[method-assign]
     result = search_run.search(**_arguments(settings))
-    return {**phase.found, "pruned": float(sum(stage.pruned for stage in result.result.stages))}
+    return {**phase.found, "pruned": float((result.result.trials["state"] == "pruned").sum())}
 
 
 def _by_hand(settings: Mapping[str, Any]) -> dict[str, float]:

@@ -26,6 +26,8 @@ def main() -> None:
     parser.add_argument("--executors", nargs="*", default=["processes", "submitit", "ray"])
     parser.add_argument("--in-namespace", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.cells <= WARM:
+        parser.error(f"--cells {options.cells}: must be above {WARM}, which are not measured")
     if "ray" in options.executors and not options.in_namespace:
         command = namespace([sys.executable, *sys.argv, "--in-namespace"])
         if find_spec("ray") and command:

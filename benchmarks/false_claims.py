@@ -18,6 +18,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import chdir
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, Final
@@ -249,7 +250,7 @@ def trained(labels: int, runs: int, seed: int) -> Golden:
 
     sizes = {"golden_runs": runs, "num_labelled": labels, "test_size": 1000, "test_selection": "fixed"}
     sizes |= {"factor": "data_order", "investigation_runs": 2, "mitigation_runs": 2, "self_test": "skip"}
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as place, chdir(place):  # where a new store puts its artifacts
         mlflow.set_tracking_uri(f"sqlite:///{place}/mlflow.db")
         run_id = mlflow_l3d.investigate("rotten_tomatoes", hyperparameters="default", root_seed=seed, **sizes).run_id
         client = mlflow.MlflowClient()

@@ -43,24 +43,23 @@ def main() -> None:
 def work(settings: dict[str, Any]) -> dict[str, Any]:
     """Carry out one command; its time includes imports."""
     import time
-    from importlib import import_module
 
     from _memory_run import peak
 
     started = time.perf_counter()
     import mlflow_l3d
+    from mlflow_l3d.studies.investigation.run import InvestigationStudy
     from mlflow_l3d.tasks.sources.packaged import generate
 
-    study: Any = import_module("mlflow_l3d.studies.investigation.run")
-    inner, conclusions = study.finalize, [0.0]
+    conclude, conclusions = InvestigationStudy.conclude, [0.0]
 
-    def finalize(*arguments: Any, **named: Any) -> Any:
+    def timed(*arguments: Any, **named: Any) -> Any:
         begun = time.perf_counter()
-        found = inner(*arguments, **named)
+        found = conclude(*arguments, **named)
         conclusions.append(time.perf_counter() - begun)
         return found
 
-    study.finalize = finalize
+    InvestigationStudy.conclude = timed  # type: ignore[method-assign]
     if settings["command"] == "evaluate":
         mlflow_l3d.evaluate()
     elif settings["command"] == "ablation":

@@ -123,7 +123,7 @@ def _settings(line: Line, settings: Mapping[str, Any], cells: int, pid: int | No
             "factor": "data_order",
             "investigation_runs": COLUMNS,
             "mitigation_runs": rows,
-            "test_size": 1000,
+            "test_size": settings["examples"] // 6,
             "workers": line.workers,
             "root_seed": settings.get("seed", 0),
         },

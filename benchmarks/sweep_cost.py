@@ -99,7 +99,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--cases", nargs="+", choices=["synthetic", "head", "icl"], default=["synthetic", "head", "icl"]
     )
-    parser.add_argument("--cells", type=int, default=200, help="cells a point, a multiple of 10")
+    parser.add_argument("--cells", type=int, default=200, help="cells a point, a multiple of 10 above 10")
     parser.add_argument("--icl-cells", type=int, default=20, help="the same of in-context learning")
     parser.add_argument("--tests", type=int, default=30, help="test examples of in-context learning")
     parser.add_argument("--milliseconds", type=float, default=100.0, help="training of a synthetic cell")

@@ -22,8 +22,10 @@ MEBI = 1 << 20
 def main() -> None:
     """Run the benchmark and print it."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--parents", type=int, nargs="*", default=[10, 100], help="numbers of points")
+    parser.add_argument("--parents", type=int, nargs="*", default=[10, 100], help="numbers of points, multiples of 5")
     options = parser.parse_args()
+    if any(parents < 5 or parents % 5 for parents in options.parents):
+        parser.error(f"--parents {options.parents}: must be multiples of 5")
     print("# Reading a sweep\n")
     print(machine(), end="\n\n", flush=True)
     rows = []

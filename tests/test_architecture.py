@@ -122,3 +122,32 @@ def test_mlflow_and_torch_are_imported_where_the_page_says() -> None:
         pure = room_of(module) in {"analysis", "cells", "metrics", "report"}
         if pure or re.match(r"studies\.\w+\.(numbers|report)\b", module):
             assert not found & set(HEAVY), module
+
+
+@cache
+def bound(module: str) -> set[str]:
+    """Return the names that a module binds, attributes of its classes included, and some words of its texts."""
+    text = MODULES[module].read_text(encoding="utf-8")
+    return set(re.findall(r"""(?:^ *(?:def |class )?|import |as |, |self\.|["'])(\w+)""", text, re.MULTILINE))
+
+
+def binds(module: str, name: str, depth: int = 2) -> bool:
+    """Return whether a module has a name, or one that it imports: the base of a class may be there."""
+    return name in bound(module) or (depth > 0 and any(binds(each, name, depth - 1) for each in own_imports(module)))
+
+
+def test_benchmarks_name_what_the_package_has() -> None:
+    for path in (ROOT / "benchmarks").glob("*.py"):
+        nodes = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+        homes = {PACKAGE.name: "__init__"}  # name here -> module that has it
+        for node in nodes:
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == PACKAGE.name:
+                for alias in node.names:
+                    home = (node.module or "").partition(".")[2]
+                    inside = f"{home}.{alias.name}".removeprefix(".")
+                    homes[alias.asname or alias.name] = inside if inside in MODULES else home
+                    assert inside in MODULES or alias.name in bound(home), f"{path.name} imports {inside}"
+        for node in nodes:
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in homes:
+                name = f"{node.value.id}.{node.attr}"
+                assert binds(homes[node.value.id], node.attr), f"{path.name}, line {node.lineno}: {name}"
