@@ -107,7 +107,7 @@ def load_or_encode(texts: Sequence[Sequence[str]], encoding: Encoding, cache: Pa
 
 
 def truncated_share(texts: Sequence[Sequence[str]], encoding: Encoding, cache: Path) -> float:
-    """Return the share of the examples that were cut; counted once and kept in a file next to their features."""
+    """Return the share of the examples that were cut: from the file next to their features, or counted."""
     path = cache / "features" / f"{features_key(texts, encoding)}.truncated"
     try:
         return float(path.read_text())
@@ -139,12 +139,13 @@ def _write(path: Path, texts: Sequence[Sequence[str]], encoding: Encoding) -> No
     partial = path.with_suffix(".partial")
     try:
         with partial.open("wb") as file:
-            encode(file, texts, encoding, free=shutil.disk_usage(path.parent).free)
+            cut = encode(file, texts, encoding, free=shutil.disk_usage(path.parent).free)
             file.flush()
             file.seek(0, os.SEEK_END)
             file.write(hashlib.sha256(np.load(partial, mmap_mode="r")).digest())
             file.flush()
             os.fsync(file.fileno())
+        path.with_suffix(".truncated").write_text(str(cut))
         partial.replace(path)
     except BaseException:
         partial.unlink(missing_ok=True)
@@ -174,8 +175,10 @@ def features_key(texts: Sequence[Sequence[str]], encoding: Encoding) -> str:
     )
 
 
-def encode(file: BinaryIO, texts: Sequence[Sequence[str]], encoding: Encoding, *, free: int) -> None:
-    """Encode all texts into a .npy file, row by row, so that memory does not grow with the number of texts.
+def encode(file: BinaryIO, texts: Sequence[Sequence[str]], encoding: Encoding, *, free: int) -> float:
+    """Encode all texts into a .npy file, row by row, and return the share of the examples that were cut.
+
+    Memory does not grow with the number of texts.
 
     Each worker thread computes its batches with one thread of torch: the numbers do not depend on how many cores
     there are, and no core waits for another.
@@ -216,6 +219,7 @@ def encode(file: BinaryIO, texts: Sequence[Sequence[str]], encoding: Encoding, *
                     file.write(row.astype("<f4").tobytes())
     finally:
         torch.set_num_threads(before)
+    return tokens.truncated_share
 
 
 def pooled(encoder: Any, tokens: Tokens, positions: IntArray, pooling: str, device: str) -> torch.Tensor:
