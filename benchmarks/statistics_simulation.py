@@ -191,7 +191,7 @@ def g_function(sets: Array) -> Array:
 
 
 def radial_lines(tables: int) -> Iterator[list[str]]:
-    """Yield the lines of scores that are no sums: coverage in the radial design, of each factor and of all together."""
+    """Yield lines of scores with interactions: coverage in the radial design, of each factor and of all together."""
     a = np.array([0.0, 1.0, 4.5, 9.0])
     partial = 1 / (3 * (1 + a) ** 2)
     of_g = [partial[k] * np.prod(np.delete(1 + partial, k)) / (np.prod(1 + partial) - 1) for k in range(4)]

@@ -191,7 +191,7 @@ def extended(members: IntArray, moments: FloatArray, like: npt.NDArray[np.bool_]
 
     Notes
     -----
-    The variance within rows is ``b / (k + c)``, and the total is no less; other moments are ``a + b / (k + c)``,
+    The variance within rows is ``b / (k + c)``, at most the total; other moments are ``a + b / (k + c)``,
     agreements with the root of k + c: two results differ if the margin is small against its standard deviation. So the
     variance between rows, which votes may raise, changes by the same law. The inverse of the variance within rows is
     linear in k, which gives c. Theory: an ensemble of k is as good as one run whose noise has a k-th of the variance; c

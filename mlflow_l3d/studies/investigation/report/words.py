@@ -181,7 +181,7 @@ def _stable(shown: Shown) -> Answer:
     if group is None:
         return Answer(question, "", more)
     agreed = f"{points(group.consistency, 1)} %"
-    # Without golden runs that share examples, the answer is that of one factor.
+    # Without golden runs that share examples, runs of one factor answer.
     who = "two runs" if group.group == "golden" else details.compared(shown, group.group)
     agree = f"[[{who[:1].upper()}{who[1:]} agree|agree]]"
     if shown.analysis.reported_agreement(group.group) is None:
