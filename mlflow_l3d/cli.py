@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -47,13 +48,19 @@ class _UsageError(L3DError):
 
 
 class _HelpFormatter(argparse.HelpFormatter):
-    """Keeps the lines of examples, and words with hyphens."""
+    """Keeps examples and words with hyphens, and wraps each line of a text, behind the name of a command below itself."""
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(text, width, break_on_hyphens=False)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return text if text.startswith("examples:") else super()._fill_text(text, width, indent)
+        if text.startswith("examples:"):
+            return text
+        commands = ((line, re.match(r"  \S+ +", line)) for line in text.splitlines())
+        return "\n".join(
+            textwrap.fill(line, width, subsequent_indent=" " * (command.end() if command else 0))
+            for line, command in commands
+        )
 
 
 class _Parser(argparse.ArgumentParser):
@@ -81,7 +88,7 @@ def parser(words: Sequence[str] = (), *, everything: bool = False) -> argparse.A
         usage="mlflow-l3d COMMAND [--NAME VALUE ...]",
         description=_ABOUT.format(studies=studies, helpers=helpers),
         epilog=_MORE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_HelpFormatter,
     )
     root.add_argument("--version", action="version", version=f"mlflow-l3d {__version__}")
     subparsers = root.add_subparsers(
@@ -108,7 +115,7 @@ def parser(words: Sequence[str] = (), *, everything: bool = False) -> argparse.A
                 groups[group] = sub.add_argument_group(group)
             allowed = f"{parameter.values}; " if parameter.values else ""
             is_shown = everything or not verb.usual or parameter.name in verb.usual.split()
-            text = f"{parameter.help} ({allowed}default: {parameter.default})".replace("%", "%%")
+            text = f"{parameter.help} ({allowed}default: {parameter.default or 'empty'})".replace("%", "%%")
             groups[group].add_argument(
                 parameter.option,
                 dest=parameter.name,

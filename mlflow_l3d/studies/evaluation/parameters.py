@@ -99,7 +99,7 @@ EVALUATE_VERB = Verb(
     question="How much of a score is luck in results that I have?",
     examples=(
         "evaluate RUN_ID,RUN_ID",
-        "evaluate experiment:tuning --metric f1 --group-by params.learning_rate",
+        "evaluate experiment:tuning --metric f1 --group-by params.rate",
         "evaluate \"params.model = 'a'\"",
         "evaluate results.csv",
         "evaluate logs --from lm-eval --task trec",
