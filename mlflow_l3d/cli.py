@@ -40,7 +40,7 @@ helpers:
 _MORE = """mlflow-l3d COMMAND --help has examples and the parameters that most people need; --help-all has all of them.
 Studies, plan and evaluate are entry points of the MLflow Project, and functions of the package (docs/parameters.md):
 mlflow run . --env-manager local -e COMMAND -P NAME=VALUE; the entry point of investigate is main.
-mlflow-l3d names lists all factors, tasks, approaches, designs and metrics."""
+mlflow-l3d names lists factors, hyperparameters, tasks, designs and metrics."""
 
 
 class _UsageError(L3DError):
@@ -48,7 +48,7 @@ class _UsageError(L3DError):
 
 
 class _HelpFormatter(argparse.HelpFormatter):
-    """Keeps examples and words with hyphens, and wraps each line of a text, behind the name of a command below itself."""
+    """Keeps examples and words with hyphens; wraps each line, the text of a command in its column."""
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(text, width, break_on_hyphens=False)
@@ -58,7 +58,7 @@ class _HelpFormatter(argparse.HelpFormatter):
             return text
         commands = ((line, re.match(r"  \S+ +", line)) for line in text.splitlines())
         return "\n".join(
-            textwrap.fill(line, width, subsequent_indent=" " * (command.end() if command else 0))
+            textwrap.fill(line, width, subsequent_indent=indent + " " * (command.end() if command else 0))
             for line, command in commands
         )
 
@@ -141,7 +141,7 @@ def _epilog(verb: Verb, *, everything: bool) -> str:
     if verb.usual and not everything:
         more = len(verb.parameters) - len(verb.usual.split())
         lines.append(f"{more} more parameters: mlflow-l3d {verb.name} --help-all")
-    return "\n".join([*lines, "names of factors, tasks, designs and metrics: mlflow-l3d names"])
+    return "\n".join([*lines, "names of factors, hyperparameters, tasks, metrics: mlflow-l3d names"])
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -56,7 +56,9 @@ def test_help_lists_every_parameter_with_its_default(verb: str, capsys: Capture)
     for parameter in parameters:
         allowed = f"{parameter.values}; " if parameter.values else ""
         value = "[VALUE]" if parameter.default in ("true", "false") else "VALUE"
-        assert f"{parameter.option} {value} {parameter.help} ({allowed}default: {parameter.default or 'empty'})" in shown
+        assert (
+            f"{parameter.option} {value} {parameter.help} ({allowed}default: {parameter.default or 'empty'})" in shown
+        )
     assert set(re.findall(r"(--[a-z-]+) \[?VALUE", shown)) == {parameter.option for parameter in parameters}
 
 
