@@ -131,7 +131,7 @@ DELETE_VERB = Verb(
     is_study=False,
     in_project=False,
     asks=True,
-    examples=("delete --parent-run-id RUN_ID",),
+    examples=("delete RUN_ID",),
     order=130,
     returns=("mlflow_l3d.studies.evaluation.finished:Deletion",),
 )
