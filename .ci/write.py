@@ -53,7 +53,7 @@ Which parameters does a command have, and what may they be? `mlflow-l3d sweep --
 `investigate`), and in Python `mlflow_l3d.sweep(test_size=100)`. Python takes numbers, lists, mappings, True and
 False as they are; `None` is `none` if that is allowed, otherwise the default. What an approach takes, such as the
 learning rate, are values of the one parameter `hyperparameters` ([hyperparameters and
-luck](concepts/hyperparameters.md)); `mlflow-l3d names` lists them.
+luck](concepts/hyperparameters.md)).
 """
 
 
