@@ -49,10 +49,11 @@ PAGE = """\
 # Parameters
 
 Which parameters does a command have, and what may they be? `mlflow-l3d sweep --test-size 100` is also
-`mlflow run . --env-manager local -e sweep -P test_size=100` (without `-e` for `investigate`; not `view`), and in
-Python `mlflow_l3d.sweep(test_size=100)`. Python takes numbers, lists, mappings, True and False as they are;
-`None` is `none` if that is allowed, otherwise the default. Parameters of an approach, such as the learning rate, are
-values of the one parameter `hyperparameters` ([hyperparameters and luck](concepts/hyperparameters.md)).
+`mlflow run . --env-manager local -e sweep -P test_size=100` (studies, `plan` and `evaluate`; without `-e` for
+`investigate`), and in Python `mlflow_l3d.sweep(test_size=100)`. Python takes numbers, lists, mappings, True and
+False as they are; `None` is `none` if that is allowed, otherwise the default. Parameters of an approach, such as the
+learning rate, are values of the one parameter `hyperparameters` ([hyperparameters and
+luck](concepts/hyperparameters.md)).
 """
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -39,7 +40,7 @@ helpers:
 _MORE = """mlflow-l3d COMMAND --help has examples and the parameters that most people need; --help-all has all of them.
 Studies, plan and evaluate are entry points of the MLflow Project, and functions of the package (docs/parameters.md):
 mlflow run . --env-manager local -e COMMAND -P NAME=VALUE; the entry point of investigate is main.
-mlflow-l3d names lists all factors, tasks, approaches, designs and metrics."""
+mlflow-l3d names lists factors, hyperparameters, tasks, designs and metrics."""
 
 
 class _UsageError(L3DError):
@@ -47,13 +48,19 @@ class _UsageError(L3DError):
 
 
 class _HelpFormatter(argparse.HelpFormatter):
-    """Keeps the lines of examples, and words with hyphens."""
+    """Keeps examples and words with hyphens; wraps each line, the text of a command in its column."""
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(text, width, break_on_hyphens=False)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return text if text.startswith("examples:") else super()._fill_text(text, width, indent)
+        if text.startswith("examples:"):
+            return text
+        commands = ((line, re.match(r"  \S+ +", line)) for line in text.splitlines())
+        return "\n".join(
+            textwrap.fill(line, width, subsequent_indent=indent + " " * (command.end() if command else 0))
+            for line, command in commands
+        )
 
 
 class _Parser(argparse.ArgumentParser):
@@ -81,7 +88,7 @@ def parser(words: Sequence[str] = (), *, everything: bool = False) -> argparse.A
         usage="mlflow-l3d COMMAND [--NAME VALUE ...]",
         description=_ABOUT.format(studies=studies, helpers=helpers),
         epilog=_MORE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_HelpFormatter,
     )
     root.add_argument("--version", action="version", version=f"mlflow-l3d {__version__}")
     subparsers = root.add_subparsers(
@@ -108,7 +115,7 @@ def parser(words: Sequence[str] = (), *, everything: bool = False) -> argparse.A
                 groups[group] = sub.add_argument_group(group)
             allowed = f"{parameter.values}; " if parameter.values else ""
             is_shown = everything or not verb.usual or parameter.name in verb.usual.split()
-            text = f"{parameter.help} ({allowed}default: {parameter.default})".replace("%", "%%")
+            text = f"{parameter.help} ({allowed}default: {parameter.default or 'empty'})".replace("%", "%%")
             groups[group].add_argument(
                 parameter.option,
                 dest=parameter.name,
@@ -134,7 +141,7 @@ def _epilog(verb: Verb, *, everything: bool) -> str:
     if verb.usual and not everything:
         more = len(verb.parameters) - len(verb.usual.split())
         lines.append(f"{more} more parameters: mlflow-l3d {verb.name} --help-all")
-    return "\n".join([*lines, "names of factors, tasks, designs and metrics: mlflow-l3d names"])
+    return "\n".join([*lines, "names of factors, hyperparameters, tasks, metrics: mlflow-l3d names"])
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -29,7 +29,7 @@ NAMES_VERB = Verb(
     "names",
     {},
     "mlflow_l3d.studies.helpers:names",
-    "list all factors, tasks, approaches, designs, metrics and executors",
+    "list all factors, hyperparameters, tasks, approaches, designs, metrics and executors",
     is_study=False,
     in_project=False,
     examples=("names",),
@@ -101,25 +101,34 @@ class Names(OnOneScreen):
         Parameter -> names it may have.
     factors
         Approach -> its factors.
+    hyperparameters
+        Approach -> its hyperparameters.
     """
 
     of: Mapping[str, tuple[str, ...]]
     factors: Mapping[str, tuple[str, ...]]
+    hyperparameters: Mapping[str, tuple[str, ...]]
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
-        rows = {f"factor, {approach}": names for approach, names in self.factors.items()} | dict(self.of)
+        from mlflow_l3d.report.text import columns
+
+        rows = {f"factor, {approach}": names for approach, names in self.factors.items()}
+        rows |= {f"hyperparameter, {approach}": names for approach, names in self.hyperparameters.items() if names}
+        rows |= self.of
         wide = max(map(len, rows)) + 2
         lines = [
-            fill(f"{name:<{wide}}{', '.join(names)}", 100, subsequent_indent=" " * wide, break_on_hyphens=False)
+            fill(
+                f"{name:<{wide}}{', '.join(names)}", columns.get(), subsequent_indent=" " * wide, break_on_hyphens=False
+            )
             for name, names in rows.items()
         ]
         more = "A task may also be a .csv, .parquet or .jsonl file, a data set folder, or hf:NAME; factors are joined "
-        return "\n".join([*lines, "", fill(f"{more}with +, separated by commas, or all.", 100)])
+        return "\n".join([*lines, "", fill(f"{more}with +, separated by commas, or all.", columns.get())])
 
 
 def names() -> Names:
-    """Return the names of factors, tasks, approaches, designs, metrics and executors.
+    """Return the names of factors, hyperparameters, tasks, approaches, designs, metrics and executors.
 
     Returns
     -------
@@ -141,7 +150,8 @@ def names() -> Names:
     made = {name: registry.load("approach", name) for name in approaches}
     of_user = ("what {...} of it names",)  # such an approach is built from what the user types
     factors = {name: of_user if getattr(each, "parameters", ()) else each().factors for name, each in made.items()}
-    return Names({"approach": approaches, **found, "metric": tuple(registered())}, factors)
+    hyperparameters = {name: tuple(getattr(each, "hyperparameters", ())) for name, each in made.items()}
+    return Names({"approach": approaches, **found, "metric": tuple(registered())}, factors, hyperparameters)
 
 
 _FILES: Final = ("pyproject.toml", "l3d_mine.py", "test_l3d_mine.py")

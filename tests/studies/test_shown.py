@@ -3,6 +3,7 @@
 import html
 import re
 import shlex
+from contextvars import copy_context
 from dataclasses import dataclass
 
 from mlflow_l3d.analysis.cure import Prediction, Remedy
@@ -10,7 +11,7 @@ from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.verbs import verbs
 from mlflow_l3d.report.page import Document, Section
 from mlflow_l3d.report.remedies import remedy_table
-from mlflow_l3d.report.text import Answer
+from mlflow_l3d.report.text import Answer, columns
 from mlflow_l3d.studies.helpers import names
 from mlflow_l3d.studies.shown import OnOneScreen
 
@@ -64,7 +65,10 @@ def test_list_names_what_is_installed() -> None:
     found = names()
     text = " ".join(found.summary().split())
     assert "factor, synthetic label_selection, data_split, data_order" in text
+    assert "hyperparameter, finetuning trainable, learning_rate" in text
     assert {"rotten_tomatoes", "trec"} <= set(found.of["task"])
     assert "crossed" in found.of["design"]
     assert "f1_macro" in found.of["metric"]
-    assert max(map(len, found.summary().splitlines())) <= 100
+    narrow = copy_context()
+    narrow.run(columns.set, 80)
+    assert max(map(len, narrow.run(found.summary).splitlines())) <= 80

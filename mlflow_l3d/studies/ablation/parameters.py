@@ -36,7 +36,7 @@ VERB = Verb(
     "mlflow_l3d.studies.ablation.run:ablation",
     "show what fewer runs and test examples would have found, without new runs",
     question="Would fewer runs have been enough?",
-    examples=("ablation", "ablation --parent-run-id RUN_ID --rows 5,10", "ablation --test-sizes 100,500"),
+    examples=("ablation", "ablation RUN_ID --rows 5,10", "ablation --test-sizes 100,500"),
     order=70,
     returns=("mlflow_l3d.studies.ablation.run:Ablation",),
 )

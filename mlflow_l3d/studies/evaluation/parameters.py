@@ -99,7 +99,7 @@ EVALUATE_VERB = Verb(
     question="How much of a score is luck in results that I have?",
     examples=(
         "evaluate RUN_ID,RUN_ID",
-        "evaluate experiment:tuning --metric f1 --group-by params.learning_rate",
+        "evaluate experiment:tuning --metric f1 --group-by params.rate",
         "evaluate \"params.model = 'a'\"",
         "evaluate results.csv",
         "evaluate logs --from lm-eval --task trec",
@@ -131,7 +131,7 @@ DELETE_VERB = Verb(
     is_study=False,
     in_project=False,
     asks=True,
-    examples=("delete --parent-run-id RUN_ID",),
+    examples=("delete RUN_ID",),
     order=130,
     returns=("mlflow_l3d.studies.evaluation.finished:Deletion",),
 )

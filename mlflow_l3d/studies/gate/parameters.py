@@ -63,7 +63,7 @@ VERB = Verb(
     question="Is my change better, or did I only draw a lucky seed?",
     examples=(
         "gate --candidate model=bert-base",
-        "gate --candidate 'hyperparameters=learning_rate=1e-4' --smallest-effect 2",
+        "gate --candidate hyperparameters=learning_rate=1e-4",
         "gate --baseline RUN_ID --candidate RUN_ID --dry-run",
     ),
     usual="baseline candidate smallest_effect alpha power most_runs metric",

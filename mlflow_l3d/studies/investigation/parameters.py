@@ -25,7 +25,7 @@ VERB = Verb(
     examples=(
         "investigate reviews.csv",
         "investigate reviews.csv --factor all --dry-run",
-        "investigate -- python train.py --order {data_order} --init {model_initialisation}",
+        "investigate -- python train.py -s {data_split} -o {data_order}",
     ),
     usual=USUAL,
     order=10,

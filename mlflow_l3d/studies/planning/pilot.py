@@ -21,8 +21,8 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.investigation.evaluate import check_metric, planned_by
 from mlflow_l3d.studies.investigation.request import InvestigationRequest
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.connection import Client
-from mlflow_l3d.tracking.earlier import investigations, parents_of, similar_cells
+from mlflow_l3d.tracking.connection import Client, Run
+from mlflow_l3d.tracking.earlier import investigations, own_parameter, parents_of, similar_cells
 from mlflow_l3d.tracking.earlier.reader import Recorded, read_investigation
 
 MOST_PARENTS: Final = 5
@@ -102,8 +102,9 @@ def past_pilot(request: InvestigationRequest, client: Client, durations: Iterabl
     values = [*filter(math.isfinite, durations)]
     of = "finished cells with the same settings"
     if not values:
-        values = [*filter(math.isfinite, (run.data.metrics.get("duration_seconds", math.nan) for run in similar))]
-        of = "cells of the same task, approach and model; other settings differ"
+        values = _similar_seconds(request, client, similar)
+        scaled = ", scaled to as many test examples" if request.setup.approach.only_evaluates else ""
+        of = f"cells of the same task, approach and model{scaled}; other settings differ"
     found: dict[str, FactorPilot] = {}
     equal = ""
     parents = investigations(client, request.context_key)[:MOST_PARENTS]
@@ -122,6 +123,17 @@ def past_pilot(request: InvestigationRequest, client: Client, durations: Iterabl
         equal = equal or _all_equal(request, recorded)
         found |= {factor: each for factor, each in factors.items() if factor in wanted}
     return replace(_pilot(request, values, of, found, equal), run_id=next(iter(known), None))
+
+
+def _similar_seconds(request: InvestigationRequest, client: Client, cells: list[Run]) -> list[float]:
+    """Return the seconds of cells with other settings; if nothing is trained, for as many test examples as planned."""
+    seconds = [(run.data.tags.get(names.PARENT_RUN_ID), run.data.metrics.get("duration_seconds")) for run in cells]
+    scale = dict.fromkeys((parent for parent, _ in seconds), 1.0)
+    if request.setup.approach.only_evaluates:
+        planned = len(request.setup.task.first_split.test)
+        sizes = {run.info.run_id: own_parameter(run, "test_size") for run in parents_of(client, cells)}
+        scale = {parent: planned / int(size) for parent, size in sizes.items() if size}
+    return [each * scale[parent] for parent, each in seconds if each is not None and parent in scale]
 
 
 def named_pilot(request: InvestigationRequest, client: Client, run_id: str, given: str) -> Pilot:
@@ -240,5 +252,5 @@ def _pilot(
         doubtful = ", ".join(factor for factor, each in factors.items() if each.doubt == doubt)
         notes.append(f"More runs may not settle {doubtful}: in the pilot, {doubt}.")
     pilot = Pilot(factors=factors, notes=tuple(notes), equal=equal if missing else "")
-    source = f"mean of {len(seconds)} {of}"
+    source = f"mean of {len(seconds):,} {of}"
     return replace(pilot, seconds=float(np.mean(seconds)), cost_source=source) if seconds else pilot

@@ -17,6 +17,7 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
+from mlflow_l3d.report.text import wrap
 from mlflow_l3d.studies.base import locked
 from mlflow_l3d.studies.files import LEFT_OUT
 from mlflow_l3d.studies.referee.numbers import OF_LOOK, Assessment, Judgement, Rules
@@ -101,8 +102,10 @@ class RefereeSession(OnOneScreen):
 
     def summary(self) -> str:
         """Return the text that the command line prints: of a judgement lines for people, and the last one is JSON."""
-        judgement = self.judgement
-        return super().summary() if judgement is None else "\n".join(judgement_lines(self.course, judgement))
+        if self.judgement is None:
+            return super().summary()
+        *people, last = judgement_lines(self.course, self.judgement)
+        return "\n".join([*(line for each in people for line in wrap(each)), last])
 
 
 class SessionRecorder:

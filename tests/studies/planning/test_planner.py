@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -31,11 +32,13 @@ from mlflow_l3d.report.numbers import rough_duration
 from mlflow_l3d.studies.base import expected_workers
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.studies.investigation.results import Investigation
+from mlflow_l3d.studies.planning import pilot as pilot_module
 from mlflow_l3d.studies.planning.pilot import FactorPilot, Pilot, pilot_parameters
 from mlflow_l3d.studies.planning.result import PLAN_TABLES, Plan
 from mlflow_l3d.studies.planning.run import _assemble
 from mlflow_l3d.studies.planning.run import plan as plan
 from mlflow_l3d.studies.planning.tables import cell_table, factor_table
+from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.earlier.reader import read_investigation
 
 TWO = {"factor": "data_order,label_selection"}
@@ -215,6 +218,16 @@ def test_similar_runs_are_said_to_be_similar(done: tuple[Place, Investigation]) 
     none = planned(hyperparameters="noise=0.2", pilot="none")
     assert math.isnan(none.seconds_per_cell)
     assert none.factors["total_index"].isna().all()
+
+
+def test_seconds_of_a_prompt_cell_grow_with_its_test_examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = Mock(data=Mock(tags={names.PARENT_RUN_ID: "prompts"}, metrics={"duration_seconds": 2.0}))
+    parent = Mock(info=Mock(run_id="prompts"), data=Mock(params={"test_size": "auto", "resolved.test_size": "8"}))
+    monkeypatch.setattr(pilot_module, "parents_of", lambda *_: [parent])
+    request = Mock(setup=Mock(task=Mock(first_split=Mock(test=range(400)))))
+    assert pilot_module._similar_seconds(request, Mock(), [cell]) == [100.0]
+    request.setup.approach.only_evaluates = False
+    assert pilot_module._similar_seconds(request, Mock(), [cell]) == [2.0]
 
 
 @pytest.mark.slow

@@ -65,6 +65,7 @@ def test_what_is_better_is_kept_and_the_next_change_is_relative_to_it(
     answer = json.loads(lines[-1])
     assert (answer["verdict"], answer["number"], answer["referee"]) == ("keep", 1, session)
     assert lines[0].startswith("keep: a_label_selection=99")
+    assert max(map(len, lines[:-1])) <= 100
     assert answer["low"] > 0
     # Its runs, those that decided and the fresh ones, are golden runs with the seeds of the baseline's.
     own = {int(run.data.tags["l3d.index"]): run for run in golden(place)}

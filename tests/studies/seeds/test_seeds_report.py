@@ -145,6 +145,7 @@ def test_answers_of_other_cases():
     assert said(scored(0.8, math.nan), 0) == "1 seed with a score; at least 2 are needed."
     for approach, is_typed, fix in (
         ("command", True, "Let the command write example_id, label, prediction to {output}/predictions.csv."),
+        ("project", True, "Let the project log an artifact predictions.csv with example_id, label, prediction."),
         ("f", False, "Return (labels, predictions) of the test examples in place of a score."),
         ("", True, "Evaluate a table with example_id, label and the prediction of each run."),  # scores of a file
     ):

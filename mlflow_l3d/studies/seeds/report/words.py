@@ -185,6 +185,8 @@ def _stable(study: SeedsStudy, source: Source) -> Iterator[str]:
         yield f"Not known: the {unit}s predict no common example."
     else:
         fix = "Let the command write example_id, label, prediction to {output}/predictions.csv."
+        if source.approach == "project":
+            fix = "Let the project log an artifact predictions.csv with example_id, label, prediction."
         fix = fix if source.is_typed else "Return (labels, predictions) of the test examples in place of a score."
         fix = fix if source.can_repeat else "Evaluate a table with example_id, label and the prediction of each run."
         yield f"Not known: no predictions are stored. {fix}"
