@@ -105,6 +105,12 @@ def test_agreement_of_predictions_is_that_of_the_records(every):
 def test_print_keeps_colours_and_cuts_no_table(every):
     screen, style = page(every["crossed"]).split("</style>")[0].split("@media print", 1)
     assert all(f"{part} {{ forced-color-adjust: none;" in screen for part in (".parts", ".legend i", ".grid"))
+    assert (
+        ":has(.term:hover, .term:focus) { overflow: visible; }" in screen
+    )  # else a short table cuts what a word means
+    assert ".controls label { max-width: 100%; }" in screen  # else a long name of a class moves a phone's page
+    assert ":is(.bars, .filtered) .joint { display: block; }" in screen
+    assert ".cells { display: block; }" in style  # else Firefox leaves the heading of a table on the page before
     assert "main { max-width: none; padding: 0 6px; }" in style  # else a dot at the end of an axis is cut
     assert "print-color-adjust: exact" in style  # bars of votes and their legend are backgrounds
     assert ".bars td:nth-child(3) { width: 35%; min-width: 0; }" in style  # else WebKit leaves the numbers no room
