@@ -103,8 +103,9 @@ def _term(words: str, name: str) -> str:
 
 
 def _name(text: str) -> Markup:
-    """Return a name that may break after an underscore or a plus; a text that is escaped stays as it is."""
-    return Markup(re.sub(r"([_+])(?=[A-Za-z])", r"\1<wbr>", str(escape(text))))  # noqa: S704 - escaped
+    """Return a name that may break after an underscore or a plus, its parts marked; an escaped text stays as it is."""
+    safe = re.sub(r"_(?=[A-Za-z])", "_<wbr>", str(escape(text)))
+    return Markup(re.sub(r"([^+]+\+)(?=[A-Za-z])", r'<span class="joint">\1</span><wbr>', safe))  # noqa: S704 - escaped
 
 
 def _command(text: str) -> Markup:

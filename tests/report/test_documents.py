@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,11 @@ def test_page_is_whole_and_safe(document: Document, html: str) -> None:
     assert len(ids) == len(set(ids))
     assert set(re.findall(r'(?:url\(#|href="#)([^")]+)', html)) <= set(ids)
     assert not re.search(r"\b(?:nan|inf|None)\b", page.text)
+    levels = [int(tag[1]) for tag in page.tags if tag in ("h1", "h2", "h3")]
+    assert all(later - earlier <= 1 for earlier, later in pairwise(levels)), (
+        "a heading of each level, for screen readers"
+    )
+    assert not re.search(r"<th[^>]*></th>", html)
     assert document.to_html() == html
 
 
@@ -226,19 +232,26 @@ def test_class_names_add_no_attribute_to_what_the_script_writes() -> None:
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="runs the script of a page")
-def test_pages_open_without_an_address_of_a_part_and_a_link_or_print_opens_what_is_folded() -> None:
+def test_links_work_in_a_frame_that_denies_addresses_and_print_opens_what_is_folded() -> None:
+    """MLflow shows a page in such a frame; Firefox throws at what it denies."""
     last = SCRIPT[SCRIPT.index("  // What a link names") : SCRIPT.index("})();")]
     program = f"""
-        const location = {{ hash: "" }}, details = [{{}}], heard = {{}};
+        const deny = () => {{ throw Error(); }}, self = 1, top = 2, window = {{ open: deny }};
+        const getSelection = () => ({{ selectAllChildren() {{}} }});
+        const location = {{ get hash() {{ return ""; }}, set hash(_) {{ deny(); }} }}, details = [{{}}], heard = {{}};
         const part = {{ tagName: "DETAILS", scrollIntoView() {{}} }};
         const document = {{ getElementById: (name) => name === "factor-2" ? part : null }};
         const addEventListener = (name, then) => {{ heard[name] = then; }}, all = () => details;
         {last}
         heard.beforeprint();
-        heard.click({{ target: {{ closest: () => ({{ hash: "#factor-2" }}) }}, preventDefault() {{}} }});
-        console.log(details[0].open, part.open);
+        const clicked = (link) => heard.click({{ target: {{ closest: () => link }}, preventDefault() {{}} }});
+        const run = {{ href: "https://mlflow", getAttribute: () => "https://mlflow" }};
+        clicked({{ hash: "#factor-2", getAttribute: () => "#factor-2" }});
+        clicked(run);
+        console.log(details[0].open, part.open, run.textContent);
     """
-    assert subprocess.run(["node", "-e", program], capture_output=True, check=True, text=True).stdout == "true true\n"
+    shown = subprocess.run(["node", "-e", program], capture_output=True, check=True, text=True).stdout
+    assert shown == "true true https://mlflow\n"
 
 
 def test_text_fits_the_terminal(document: Document) -> None:

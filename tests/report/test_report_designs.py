@@ -105,15 +105,22 @@ def test_agreement_of_predictions_is_that_of_the_records(every):
 def test_print_keeps_colours_and_cuts_no_table(every):
     screen, style = page(every["crossed"]).split("</style>")[0].split("@media print", 1)
     assert all(f"{part} {{ forced-color-adjust: none;" in screen for part in (".parts", ".legend i", ".grid"))
+    assert (
+        ":has(.term:hover, .term:focus) { overflow: visible; }" in screen
+    )  # else a short table cuts what a word means
+    assert ".controls label { max-width: 100%; }" in screen  # else a long name of a class moves a phone's page
+    assert ":is(.bars, .filtered) .joint { display: block; }" in screen
+    assert ".cells { display: block; }" in style  # else Firefox leaves the heading of a table on the page before
     assert "main { max-width: none; padding: 0 6px; }" in style  # else a dot at the end of an axis is cut
     assert "print-color-adjust: exact" in style  # bars of votes and their legend are backgrounds
+    assert ".bars td:nth-child(3) { width: 35%; min-width: 0; }" in style  # else WebKit leaves the numbers no room
     assert ".table:not(.heat) :is(th, td, small), .filtered td.text { white-space: normal; min-width: 0; }" in style
 
 
 def test_tables_of_many_columns_are_cards_on_a_phone(every):
     html = page(every["crossed"])
     for title in ("Factors in numbers", "Fragile examples", "Variance components"):
-        section = html.split(f"<summary>{title}")[1].split("</details>")[0]
+        section = html.split(f"<summary><h2>{title}")[1].split("</details>")[0]
         assert re.search(r'<div class="table (sortable)? many">', section)
     assert 'class="table bars">' in html
     assert ".bars .remedy td:nth-child(2))::before { content: attr(data-label)" in html, "the remaining spread"
@@ -201,4 +208,4 @@ def test_radial_golden_std_is_that_of_the_record(every):
 def test_old_analyses_have_none_of_the_new_sections(importance, analysis):
     text = page(analysis([importance("a", rows=4, columns=3)], predictions=False))
     for title in ("Which factors differ", "Variance components", "Fragile examples", "When to stop"):
-        assert f"<summary>{title}" not in text
+        assert f"<summary><h2>{title}" not in text

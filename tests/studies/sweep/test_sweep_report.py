@@ -214,10 +214,11 @@ def test_first_table_holds_luck_share_and_verdict_of_each_point(sized: ShownSwee
 
 
 def test_first_table_has_twelve_points_and_five_factors_and_the_rest_is_folded() -> None:
-    factors = [f"factor_{at}" for at in range(7)]
+    factors = [f"factor_{at}+data_order" for at in range(7)]
     sweep = analyse_sweep(drawn_sweep({"shots": [1, 2, 4, 8, 16, 32, 64], "prompt_format": ["A", "B"]}, factors))
     document = sweep_document(sweep, title="t", source=SOURCE)
     assert (len(document.table.rows), len(document.table.head)) == (12, 8)
+    assert all(head.endswith("+\ndata_order") for head in document.table.head[3:]), "wide, they would move off the page"
     assert document.table.note.endswith("12 of 14 points, most luck first. Not shown: 2 factors.")
     stds = sorted(ShownSweep(sweep).rows.drop_duplicates("point")["run_std"], reverse=True)[:12]
     assert [row[2] for row in document.table.rows] == [f"± {100 * std:.1f}" for std in stds]

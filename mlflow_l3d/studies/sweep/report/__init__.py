@@ -136,7 +136,7 @@ def first_table(
         shown.names_head,
         f"mean{' (%)' if shown.behind else ''}",
         f"luck, [[typically|std]]{f' ({shown.unit.short})' if shown.behind else ''}",
-        *(shorten(name, 30) for name in factors),
+        *("+\n".join(shorten(part, 30) for part in name.split("+")) for name in factors),
     )
     return Table(head, cells, note, texts=frozenset({2}), kind="points")
 
