@@ -26,7 +26,8 @@ _NOTES = {
 }
 _NUMBERS = (
     "Verdicts as shares. low and high: alone; joint: for all comparisons together (Holm). row std: of the true "
-    "differences of rows; answer std: luck of answers and judgements; judge std: what other judges would add."
+    "differences of rows; answer std: luck of answers and judgements; judge std: what other judges would add. "
+    "non inferior: the version that loses less than the smallest effect at most, if no verdict says more."
 )
 _TURNED: Final = {BETTER: WORSE, WORSE: BETTER}
 
