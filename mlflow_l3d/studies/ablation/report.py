@@ -90,7 +90,8 @@ def range_table(frame: pd.DataFrame, settings: Sequence[int] | None = None) -> T
     means = _importances(frame).sort_values("setting")
     if settings is not None:
         means = means[means["setting"].isin(settings)]
-    choices, rows = int(frame["repeat"].max()) + 1, dict[str, dict[str, str]]()
+    choices = int(frame["repeat"].max()) + 1
+    rows: dict[str, dict[str, str]] = {}
     for row in means.to_dict("records"):
         importance = f"{signed(row['mean'])}\n({between(row['low'], row['high'])})"
         importance += f"\nin {row['repeats']} of {choices}" if row["repeats"] < choices else ""

@@ -176,7 +176,8 @@ class Client:
 
     async def send(self, path: str, body: Mapping[str, Any], read: Read = dict, key: str = "") -> dict[str, Any]:
         """Send a request, again if that helps; count the answer, and return what `read` extracts, kept under a key."""
-        renamed, most, fault, answer, wait = self._renamed, self._most(body), "", None, 0.0
+        renamed, most, fault, answer = self._renamed, self._most(body), "", None
+        wait = 0.0
         for attempt in range(_READS):
             await asyncio.sleep(max(wait, _PAUSE * attempt if fault else 0.0))
             if attempt and self._stopped is not None:
