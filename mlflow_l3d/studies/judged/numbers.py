@@ -157,8 +157,9 @@ class Pair(OfScorer):
         """The same in a sentence."""
         if not (which := self.non_inferior):
             return ""
-        other, most = {self.first, self.second} - {which}, self.unit.size(self.record.smallest_effect)
-        return f" {which} is not worse than {''.join(other)} by more than {most} on {self.scorer} (non-inferiority)."
+        other = self.second if which == self.first else self.first
+        most = self.unit.size(self.record.smallest_effect)
+        return f" {which} is not worse than {other} by more than {most} on {self.scorer} (non-inferiority)."
 
     @property
     def rows_needed(self) -> float:
