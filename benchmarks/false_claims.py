@@ -252,6 +252,7 @@ def trained(labels: int, runs: int, seed: int) -> Golden:
     sizes |= {"factor": "data_order", "investigation_runs": 2, "mitigation_runs": 2, "self_test": "skip"}
     with tempfile.TemporaryDirectory() as place, chdir(place):  # where a new store puts its artifacts
         mlflow.set_tracking_uri(f"sqlite:///{place}/mlflow.db")
+        os.environ["L3D_CACHE"] = f"{place}/cache"
         run_id = mlflow_l3d.investigate("rotten_tomatoes", hyperparameters="default", root_seed=seed, **sizes).run_id
         client = mlflow.MlflowClient()
         tables = recorded_side(client, "baseline", run_id).predictions(client, runs)

@@ -9,8 +9,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -73,17 +75,18 @@ def main() -> None:
     os.environ.update(ENVIRONMENT)
     print("# Meta-learning: data order\n")
     print(machine(), flush=True)
-    rows = [[name, *_case(*case, options)] for name, case in CASES.items() if options.cases in name]
+    with tempfile.TemporaryDirectory() as cache:  # not the user's
+        cases = {name: case for name, case in CASES.items() if options.cases in name}
+        rows = [[name, *_case(*case, options, Path(cache))] for name, case in cases.items()]
     print(f"\n{options.rows} rows of {options.orders} orders.\n")
     print(table(["way", "F1 macro", "worst", "standard deviation by order, points"], rows))
 
 
-def _case(given: Mapping[str, object], draws: str, options: argparse.Namespace) -> list[str]:
+def _case(given: Mapping[str, object], draws: str, options: argparse.Namespace, cache: Path) -> list[str]:
     from mlflow_l3d.approaches.base import resolve_hyperparameters
     from mlflow_l3d.approaches.meta_learning import MetaLearning
     from mlflow_l3d.approaches.meta_learning.session import MetaSession
     from mlflow_l3d.metrics.classification import f1_macro
-    from mlflow_l3d.paths import cache_folder
     from mlflow_l3d.tasks.resolve import load_task
     from mlflow_l3d.tasks.settings import SplitSettings
     from mlflow_l3d.testing import one_cell
@@ -105,7 +108,7 @@ def _case(given: Mapping[str, object], draws: str, options: argparse.Namespace) 
 
     approach, task = MetaLearning(), load_task(options.task, settings=SplitSettings())
     settings = approach.complete(resolve_hyperparameters(approach, given))
-    plain = approach.prepare(task, settings, model=approach.default_model, device="cpu", cache=cache_folder())
+    plain = approach.prepare(task, settings, model=approach.default_model, device="cpu", cache=cache)
     session = Session(task, plain.features, plain.recipe, "cpu")
     cells = []
     for row in range(options.rows):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach, defect
@@ -26,6 +26,9 @@ from mlflow_l3d.tasks.files import is_data
 from mlflow_l3d.tasks.identity import shorten
 from mlflow_l3d.tasks.kinds import Reading
 from mlflow_l3d.tasks.resolve import read_task
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -153,6 +156,17 @@ def read_again(name: str, given: Mapping[str, str], classes: Sequence[str]) -> T
         allowed = f"has other classes than the investigated one ({', '.join(map(shorten, classes))})"
         raise ParameterError("task", name, allowed, "Give the data that were investigated.")
     return task
+
+
+def check_examples(task: Task, examples: pd.DataFrame) -> None:
+    """Raise if a task of classes has none of some examples, or other labels; columns ``example_id`` and ``label``."""
+    labels = dict(zip(task.example_ids.tolist(), task.labels.tolist(), strict=True))
+    both = zip(examples["example_id"], examples["label"], strict=True)
+    agree = [labels[each] == label for each, label in both if each in labels]
+    if task.form.has_classes and not (agree and all(agree)):
+        has = f"another class for {agree.count(False)} of {len(agree)}" if agree else "none"
+        allowed = f"has {has} of the examples that the runs evaluated"
+        raise ParameterError("task", task.name, allowed, "Give the data that were investigated.")
 
 
 def check_kind(

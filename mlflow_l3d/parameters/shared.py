@@ -84,8 +84,8 @@ class Runs(TypedDict, total=False):
         Names,
         Of(
             "auto",
-            "kinds of luck to investigate: names separated by commas, or `all`; auto is data_order, or all if the "
-            "approach has no data_order; a+b varies a and b together; replicate (also all,replicate) repeats the "
+            "factors to investigate: names separated by commas, or `all`; auto is data_order, or all if the approach "
+            "lacks it or brings its data; a+b varies a and b together; replicate (also all,replicate) repeats the "
             "same training, test_sample (also all,test_sample) draws the test examples",
         ),
     ]

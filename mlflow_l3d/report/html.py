@@ -188,6 +188,7 @@ def fragile_examples(
     parts = [*names, *(["no class"] if worst["unparsed"].any() else [])] if len(names) <= _NAMED else []
     values = {
         "rows": rows,
+        "which": "all" if len(rows) < MOST_EXAMPLES else "the first",
         "classes": [] if are_texts else sorted({row["label"] for row in rows}),
         "legend": [*enumerate(" or ".join(parts[at::_CLASSES]) for at in range(_CLASSES) if parts[at:])],
         "runs": runs,

@@ -122,13 +122,14 @@ def test_a_number_that_may_be_a_logit_or_a_probability_is_refused():
 
 
 def test_numbers_in_the_place_of_predictions():
-    given = {"name": "rl", "version": "1", "factors": ["a", "b"]}
+    given = {"name": "rl", "version": "1", "factors": ["data_order", "b"]}
     of_number = FunctionApproach(lambda *given: np.float32(0.5), metrics="reward", **given)
-    assert (of_number.factors, of_number.brings_data) == (("a", "b"), True)
+    assert (of_number.factors, of_number.brings_data) == (("data_order", "b"), True)
     assert dict(run(of_number, of_number.own_task({}, None)).metrics) == {"reward": 0.5}
     of_mapping = FunctionApproach(lambda *given: {"reward": 1, "cost": 2}, metrics=["cost", "reward"], **given)
     assert dict(run(of_mapping, of_mapping.own_task({}, None)).metrics) == {"reward": 1, "cost": 2}
-    specification = specify({"factor": "a"}, approach=of_mapping)
+    specification = specify({}, approach=of_mapping)
+    assert specification.factors == of_mapping.factors  # all that the user wrote, with or without data_order
     assert (specification.metric.name, len(specification.setup.task)) == ("cost", 0)
     assert FunctionApproach(print, metrics="reward", default_task="synthetic", **given).factors[0] == "label_selection"
 

@@ -4,10 +4,12 @@ import asyncio
 import logging
 import re
 import shutil
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from email.utils import formatdate
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -321,6 +323,24 @@ def test_a_limit_of_tokens_per_minute_is_waited_for(server, tmp_path, caplog):
     server.faults.extend([429] * 60)
     with pytest.raises(EndpointError, match="Lower hyperparameter concurrency, or wait; the same command continues"):
         asked(client_of(server, tmp_path / "b"), "a")
+
+
+def test_a_long_wait_that_a_server_asks_for_is_waited_or_ends_the_study(server, tmp_path, monkeypatch):
+    waits = []
+
+    async def sleep(seconds, *_):
+        waits.extend([seconds] * (seconds > 0))
+
+    monkeypatch.setattr("mlflow_l3d.approaches.icl.endpoint.client.asyncio.sleep", sleep)
+    server.retry_after = "300"  # the package openai does not wait so long
+    server.faults.append(503)
+    (found,) = asked(client_of(server, tmp_path / "a"), "a")
+    assert (found["text"].strip() in TOKENS, waits) == (True, [300])
+    server.retry_after = formatdate(time.time() + 7200, usegmt=True)
+    server.faults.append(503)
+    with pytest.raises(EndpointError, match=r"or wait 7,\d+ s; the same command continues"):
+        asked(client_of(server, tmp_path / "b"), "a")
+    assert (waits, len(server.requests)) == ([300], 3)
 
 
 def test_a_request_is_not_sent_again_after_the_session_was_closed(server, tmp_path):

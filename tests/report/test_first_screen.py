@@ -15,7 +15,7 @@ from scipy import stats
 from mlflow_l3d.analysis.consistency import Consistency
 from mlflow_l3d.analysis.consistency.examples import example_votes
 from mlflow_l3d.analysis.consistency.results import PredictionImportance
-from mlflow_l3d.analysis.cure import Foreseen, Prediction, Range, Remedy
+from mlflow_l3d.analysis.cure import NO_PREDICTIONS, Foreseen, Prediction, Range, Remedy
 from mlflow_l3d.analysis.importance import radial_importance
 from mlflow_l3d.analysis.importance.results import Check
 from mlflow_l3d.analysis.importance.shape import Collapse, single_run_limit
@@ -206,7 +206,7 @@ def test_a_reason_of_one_factor_is_not_that_of_all(judged):
 def test_answers_whose_votes_only_cure_predicts_are_not_called_missing(importance, analysis, agreement):
     found = foresee(MemberRows(design_named("crossed")), replace(analysis([importance("a")]), agreement=agreement), 0)
     predicted = "Type mlflow-l3d cure RUN: it predicts what votes of such answers leave."
-    assert found.reason == ("The runs hold no predictions." if agreement in (None, "regression") else predicted)
+    assert found.reason == (NO_PREDICTIONS if agreement in (None, "regression") else predicted)
 
 
 def test_third_answer_counts_predictions_that_change(importance, analysis):

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from mlflow_l3d.report.html import fragile_examples
+from mlflow_l3d.report.html import MOST_EXAMPLES, fragile_examples
 
 
 @pytest.mark.parametrize(("are_rows", "head", "shown"), [(True, "row of the data, from 1", 8), (False, "example", 7)])
@@ -19,3 +19,5 @@ def test_rows_are_counted_from_1(are_rows: bool, head: str, shown: int) -> None:
     assert '<i class="c0"></i>0 or no class</span><span><i class="c1"></i>1</span>' in page
     assert "true class" in page  # labels of examples on which all agree count
     assert "colours repeat" in fragile_examples(every, classes=[*map(str, range(21))]).__html__()
+    assert "Show all 1<" in page
+    assert f"Show the first {MOST_EXAMPLES}<" in fragile_examples(pd.DataFrame([worst] * 99)).__html__()

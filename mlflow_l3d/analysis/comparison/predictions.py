@@ -106,7 +106,7 @@ def systems(
     if not predictions:
         return plain, "not every run has predictions"
     if metric.function is None:
-        return plain, f"{metric.name} cannot be computed from stored predictions"
+        return plain, f"runs report {metric.name} as a number; name a metric of their predictions to count it"
     codes, distinct = pd.factorize(np.concatenate([each.example_id for each in predictions]), sort=True)
     _check_examples(names, codes, distinct, predictions)
     values = [np.unique(part) for each in predictions for part in (each.label, each.prediction)]

@@ -157,7 +157,7 @@ NAMED: Final = 3
 """Remedies that a first screen names, at most."""
 
 
-NO_PREDICTIONS: Final = "The runs hold no predictions."
+NO_PREDICTIONS: Final = "Votes need predictions: let runs write them (example_id, label, prediction)."
 """Why nothing is known of ensembles; a user can change that."""
 
 

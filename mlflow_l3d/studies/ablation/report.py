@@ -90,11 +90,15 @@ def range_table(frame: pd.DataFrame, settings: Sequence[int] | None = None) -> T
     means = _importances(frame).sort_values("setting")
     if settings is not None:
         means = means[means["setting"].isin(settings)]
+    choices = int(frame["repeat"].max()) + 1
     rows: dict[str, dict[str, str]] = {}
     for row in means.to_dict("records"):
         importance = f"{signed(row['mean'])}\n({between(row['low'], row['high'])})"
+        importance += f"\nin {row['repeats']} of {choices}" if row["repeats"] < choices else ""
         rows.setdefault(row["factor"], {"factor": row["factor"]})[_setting(row).replace(" on ", "\n")] = importance
-    note = f"Importance: mean and 5 to 95 % range over {counted(int(frame['repeat'].max()) + 1, 'random choice')}."
+    note = f"Importance: mean and 5 to 95 % range over {counted(choices, 'random choice')}."
+    if (means["repeats"] < choices).any():
+        note += " Choices that define none, such as those whose golden runs have equal scores, are left out."
     return Table.of([*rows.values()], note)
 
 
@@ -132,9 +136,11 @@ def _enough(whole: pd.DataFrame, is_shown: bool) -> str:
 
 
 def _first_lost(lost: pd.DataFrame, undefined: pd.DataFrame) -> str:
+    lost = lost.dropna(subset="mean")
     if lost.empty and not undefined.empty:
         row = undefined.iloc[-1]
-        return f"**{row['factor']}**: with {_setting(row)} it has no importance in some choices."
+        share = "some choices" if row["repeats"] else "any choice"
+        return f"**{row['factor']}**: with {_setting(row)} it has no importance in {share}."
     if lost.empty:
         return "No factor changes its sign."
     row = lost.iloc[-1]

@@ -9,6 +9,7 @@ from functools import cache, partial
 from itertools import chain
 from typing import Any, Unpack
 
+import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.cure import MEASURED, Prediction
@@ -230,6 +231,7 @@ def plan_remedies(request: CureRequest) -> tuple[list[Planned], list[str]]:
     if request.budget.seconds is not None:
         left = request.budget.seconds * request.workers / request.gathered.seconds * request.each
     chosen = request.chosen()
+    has_pair = np.isfinite(request.side.scores(request.gathered.metric.name, request.golden.runs))
     finished = cache(partial(finished_cells, request.client))
     there: set[str] = set()
     begun: set[str] = set()
@@ -248,7 +250,8 @@ def plan_remedies(request: CureRequest) -> tuple[list[Planned], list[str]]:
         each = prediction.trainings // prediction.remedy.members
         there |= kept_members({*chain(*members.values())} - there)
         there.update(finished(context), finished(golden.context_key), spooled_cells(request.client, golden.key))
-        lacking = [set() if key in there else {*keys} - there for key, keys in members.items()]
+        keys_of_pairs = zip(has_pair, members.items(), strict=True)
+        lacking = [{*keys} - there if of_pair and key not in there else set() for of_pair, (key, keys) in keys_of_pairs]
         missing = [keys - begun for keys in lacking]
         affordable = next((at for at in range(len(missing), 0, -1) if each * sum(map(len, missing[:at])) <= left), 0)
         if affordable < min(FEWEST, request.golden.runs):
@@ -258,7 +261,7 @@ def plan_remedies(request: CureRequest) -> tuple[list[Planned], list[str]]:
         begun.update(*missing[:affordable])
         left -= trainings
         golden = replace(golden, runs=affordable)
-        done = affordable * prediction.trainings - undone
+        done = int(has_pair[:affordable].sum()) * prediction.trainings - undone
         is_line = trained(request.golden, prediction.remedy) != prediction.remedy
         planned.append(Planned(prediction, golden, done, undone, trainings, is_line))
     return planned, notes
@@ -275,7 +278,9 @@ def verify_remedies(
         runs = each.request.runs
         if each.prediction.remedy.members > 1:
             fetch_members(request.client, each.request)
-        training = GoldenRuns(replace(each.request, gate=run_id), progress=progress)
+        plain = side.scores(metric.name, runs)
+        without_pair = np.flatnonzero(~np.isfinite(plain))
+        training = GoldenRuns(replace(each.request, gate=run_id), progress=progress, left_out=without_pair)
         waiting = f"Another process trains the {each.request.side}. Waiting for it."  # then its runs are done
         with locked(cache_folder("members") / f"{each.request.key}.lock", waiting), training.opened():
             training.advance(runs)
@@ -288,4 +293,4 @@ def verify_remedies(
             made = Prediction(remedy=made.remedy, basis="unknown", trainings=made.trainings, seconds=made.seconds)
         begun = Verified(prediction=made, run_id=training.recorder.parent.run_id, runs=runs, consistency=of_runs)
         begun = replace(begun, plain_consistency=plain_agreement(runs))
-        yield verify(begun, side.scores(metric.name, runs), training.scores, level, chance=request.gathered.chance)
+        yield verify(begun, plain, training.scores, level, chance=request.gathered.chance)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -160,6 +160,8 @@ class GoldenRuns(CellStudy[GoldenRequest, None]):
         Whether to show a progress bar on stderr.
     takes_turns
         Whether the other side of the gate trains, too.
+    left_out
+        Numbers of the runs that are not trained.
 
     Attributes
     ----------
@@ -169,12 +171,19 @@ class GoldenRuns(CellStudy[GoldenRequest, None]):
 
     unit = "run"
 
-    def __init__(self, request: GoldenRequest, *, progress: bool = False, takes_turns: bool = False) -> None:
+    def __init__(
+        self,
+        request: GoldenRequest,
+        *,
+        progress: bool = False,
+        takes_turns: bool = False,
+        left_out: Iterable[int] = (),
+    ) -> None:
         super().__init__(request, progress=progress)
         self._takes_turns = takes_turns
         self._cells = {self._number(cell): cell for cell in request.cells()}
         self.scores: FloatArray = np.full(request.first + request.runs, np.nan)
-        self._untried = set(self._cells)
+        self._untried = set(self._cells) - {*left_out}
         self._needed = 0
         self._loop: CellLoop[GoldenRuns] = CellLoop(
             lambda: executor_of(request.setup), lambda: self.missing_runs(self._needed) - len(self._loop.under_way)

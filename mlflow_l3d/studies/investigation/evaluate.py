@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -12,6 +13,7 @@ import pandas as pd
 
 from mlflow_l3d import registry
 from mlflow_l3d.designs import Planned, design_named
+from mlflow_l3d.designs.crossed import distinct_rows, factor_members
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import F1_MACRO
@@ -23,8 +25,10 @@ from mlflow_l3d.report.source import About, heading, lists_in, version_words
 from mlflow_l3d.studies.base import origin
 from mlflow_l3d.studies.files import read_result, temporary_folder, write_result
 from mlflow_l3d.studies.investigation.parameters import MAIN
+from mlflow_l3d.studies.investigation.remedies import drawn_factors
 from mlflow_l3d.studies.investigation.report.runs import read_predicted
 from mlflow_l3d.studies.investigation.results import Evaluation, write_artifacts
+from mlflow_l3d.studies.investigation.run_plan import parse_mitigation
 from mlflow_l3d.studies.investigation.scoring import Scored, score
 from mlflow_l3d.studies.request import is_typed
 from mlflow_l3d.tracking import names
@@ -82,8 +86,9 @@ def score_parent(
     about = rewritten(written.about, headline) if is_study else recorded_about(client, parent)
     if is_running(parent):
         about = replace(about, notes=("The study has not finished: its command continues it.", *about.notes))
-    column = about.source.given.get("label_column", "")
+    column, mitigation = (about.source.given.get(name, "") for name in ("label_column", "mitigation"))
     planned = replace(planned, class_names=about.source.classes, label_column=column)
+    planned = replace(planned, distinct_rows=rows_allowed(planned, mitigation or "none", cells))
     check_metric(cells, headline)
     finished = cells["status"].eq("FINISHED")
 
@@ -132,6 +137,16 @@ def planned_by(parent: Run, *, design: str = "auto", missing: str = "auto") -> P
         sequential=recorded["stop"] == "interval",
         deterministic=recorded["deterministic"] != "false",
     )
+
+
+def rows_allowed(planned: Planned, mitigation: str, cells: pd.DataFrame) -> float:
+    """Return how many rows the recorded mitigation strategies allow before one repeats; inf if there are none."""
+    design, factors = planned.design_of(cells), drawn_factors(cells)
+    if not (planned.mitigated and design.mitigates):
+        return math.inf
+    sets = {each.factor: each.configurations for each in parse_mitigation(mitigation, factors, design)}
+    others = (set(factors).difference(factor_members(name, factors)) for name in cells["factor"].dropna().unique())
+    return min((distinct_rows(sets, each) for each in others), default=math.inf)
 
 
 def _looks(client: Client, parent: Run, metric: Metric, design: str) -> pd.DataFrame | None:

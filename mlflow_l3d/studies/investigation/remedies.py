@@ -65,8 +65,9 @@ def why_not(members: MemberRows, metric: Metric, std: float) -> str:
     """Return why nothing can be predicted, in one line; empty if something can."""
     if not std > 0:
         return "The scores do not vary." if std == 0 else "There are too few independent runs."
-    if metric.function is None:
-        return f"{metric.name} cannot be computed from stored predictions, so votes of runs have no score."
+    if metric.function is None and members.size:
+        fix = "For votes of runs, name a metric of their predictions, such as metric=accuracy."
+        return f"Runs report {metric.name} as a number. {fix}"
     if members.design.baseline:
         return f"The strategy {members.design.name} does not show what each factor causes."
     if not members.size:

@@ -255,7 +255,8 @@ def specify(
 def _wanted_factors(parts: Sequence[str], text: str, approach: Approach) -> tuple[str, ...]:
     """Return the factors that are wanted, checked against those of the approach; ``all`` stays as it is."""
     if tuple(parts) == ("auto",):
-        parts = ["data_order" if "data_order" in approach.factors else "all"]
+        # One that brings its data has the factors alone that the user wrote, each to be measured.
+        parts = ["all" if approach.brings_data or "data_order" not in approach.factors else "data_order"]
     apart = {"all", *OF_NO_APPROACH}
     if "all" in parts and set(parts) - apart:
         allowed = f"must be `all`, {', '.join(f'`all,{name}`' for name in OF_NO_APPROACH)}, or names without it"

@@ -18,7 +18,7 @@ from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.parameters.checks import read_again
+from mlflow_l3d.parameters.checks import check_examples, read_again
 from mlflow_l3d.parameters.verbs import verbs
 from mlflow_l3d.report.html import fragile_frame
 from mlflow_l3d.report.numbers import counted
@@ -113,14 +113,15 @@ class Analysed(OnOneScreen):
         Raises
         ------
         ParameterError
-            If there is no task, or the named one has other classes.
+            If there is no task, or the given one has other classes or examples.
         """
-        request: Any = getattr(self, "request", None)
+        is_given, request = task is not None, getattr(self, "request", None)
         if (task := task or (request and request.setup.task)) is None:
             fix = "Give the file or name that was investigated, or the data as mlflow_l3d.make_task returns them."
             raise ParameterError("task", "none", "must hold the texts of the examples, which runs do not", fix)
-        source = self.about.source
-        task = read_again(task, source.given, source.classes) if isinstance(task, str) else task
+        task = read_again(task, self.about.source.given, self.about.source.classes) if isinstance(task, str) else task
+        if is_given and (votes := self.analysis.examples) is not None:
+            check_examples(task, votes.frame)
         return fragile_frame(self.analysis.examples, task.texts_by_id(), task.class_names, count)
 
 

@@ -143,15 +143,22 @@ class Pair(OfScorer):
         return (self.first, self.second) if ahead else (self.second, self.first)
 
     @property
-    def not_worse(self) -> str:
-        """Which system is not worse by more than the smallest effect, in a sentence; empty if neither or both are."""
+    def non_inferior(self) -> str:
+        """Which system is not worse by more than the smallest effect; empty if neither or both are."""
         one, names = self.record, (self.first, self.second)
         limits = -one.joint_low, one.joint_high  # the most that the first, and the second, may be smaller by
         losses = limits if one.higher_is_better else limits[::-1]
         if one.verdict != UNDECIDED or one.obstacle or not min(losses) <= one.smallest_effect:
             return ""
-        which, other = names if losses[0] < losses[1] else names[::-1]
-        most = self.unit.size(one.smallest_effect)
+        return names[0] if losses[0] < losses[1] else names[1]
+
+    @property
+    def not_worse(self) -> str:
+        """The same in a sentence."""
+        if not (which := self.non_inferior):
+            return ""
+        other = self.second if which == self.first else self.first
+        most = self.unit.size(self.record.smallest_effect)
         return f" {which} is not worse than {other} by more than {most} on {self.scorer} (non-inferiority)."
 
     @property
@@ -174,7 +181,8 @@ class Pair(OfScorer):
         left_out = {"needed", "notes", "rows_needed", "degrees", "level", "higher_is_better", "largest"}
         numbers = {name: value for name, value in vars(self.record).items() if name not in left_out}
         names = {"scorer": self.scorer, **({"factor": self.factor} if self.factor else {})}
-        return {**names, "first": self.first, "second": self.second, **numbers, "rows_needed": self.rows_needed}
+        more = {"non_inferior": self.non_inferior, "rows_needed": self.rows_needed}
+        return {**names, "first": self.first, "second": self.second, **numbers, **more}
 
     def metrics(self, *, several: bool = True) -> dict[str, float]:
         """Return the metrics of a run, with names for one of several pairs."""

@@ -25,8 +25,8 @@ _NOTES = {
     "Which rows change?": "row: tag l3d.row or hash of inputs; number: in the data, from 1. All, from 0: rows.json.",
 }
 _NUMBERS = (
-    "Verdicts as shares. low and high: alone; joint: for all comparisons together (Holm). row std: of the true "
-    "differences of rows; answer std: luck of answers and judgements; judge std: what other judges would add."
+    "Verdicts as shares. low, high: alone; joint: for all comparisons (Holm). row std: of true differences; answer "
+    "std: luck of answers and judgements; judge std: what judges add. non inferior: loses less than smallest_effect."
 )
 _TURNED: Final = {BETTER: WORSE, WORSE: BETTER}
 

@@ -34,7 +34,7 @@ def test_why_test_examples_are_not_counted():
     guesses = [table([0, 0], [1, 2], [0, 1], [0, 0])] * 2
     for predictions, metric, score, why in (
         ([], "accuracy", 0.5, "not every run has predictions"),
-        (guesses, "reward", 0.5, "reward cannot be computed from stored predictions"),
+        (guesses, "reward", 0.5, "runs report reward as a number; name a metric of their predictions to count it"),
         (guesses, "accuracy", 0.6, "the recorded accuracy is not that of the recorded predictions"),
     ):
         found, said = systems(["A", "B"], [np.array([score])] * 2, [{}, {}], predictions, named(metric))

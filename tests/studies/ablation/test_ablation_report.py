@@ -97,3 +97,7 @@ def test_no_sign_is_kept_if_the_importance_of_a_choice_is_undefined():
     assert shown.headline == "Fewer runs may give an importance of the other sign."
     said = marked(shown.answers[1].lead)
     assert said == "order: with 3 x 5 runs on all examples it has no importance in some choices."
+    choices = frame["repeat"].max() + 1
+    assert f"in {choices - 1} of {choices}" in shown.to_text()
+    frame.loc[frame["setting"].eq(1), "importance"] = np.nan
+    assert "it has no importance in any choice" in " ".join(document(frame).to_text().split())

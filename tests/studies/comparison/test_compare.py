@@ -262,7 +262,7 @@ def test_bad_input_in_one_line(place: Place, parents: list[str], compared: Compa
 def test_a_metric_that_predictions_do_not_give_counts_no_examples(place: Place, parents: list[str]) -> None:
     found = compare(parents[0], parents[1], metric="synthetic_score")
     assert found.comparison.differences[0].spread.examples == 0
-    assert "synthetic_score cannot be computed from stored predictions" in found.comparison.notes[0]
+    assert "runs report synthetic_score as a number; name a metric of their predictions to" in found.comparison.notes[0]
 
 
 def test_a_real_system_differs_from_itself_no_more_often_than_the_level_allows(tmp_path, migrated_store, data_folder):

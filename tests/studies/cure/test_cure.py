@@ -289,6 +289,11 @@ def test_the_latest_finished_investigation_counts_without_its_deleted_cells(coin
     assert result.answer.std == pytest.approx(golden["accuracy"].iloc[1:].std(ddof=1))
     request = specify_cure(coins[1], {}, place.client)
     assert request.stored == request.golden.runs == 12  # the last one has its pair, too
+    options: dict[str, Any] = {"verify": 1, "executor": "inline", "most_members": 3}
+    assert plan_cure(coins[1], **options).parts["to_compute"].tolist() == [22]  # what lacks its pair is not trained
+    trained.clear()
+    (found,) = coins[1].cure(**options).answer.verified
+    assert (len(trained), found.runs, found.failed) == (22, 11, 1)
 
 
 def test_trainings_of_a_cured_parent_count_as_often_as_each_of_its_runs_has_them() -> None:

@@ -14,7 +14,7 @@ import pytest
 from cure_cases import known
 from scipy.stats import binom
 
-from mlflow_l3d.analysis.cure import Prediction, Range, Remedy, helping, helps, simplest
+from mlflow_l3d.analysis.cure import NO_PREDICTIONS, Prediction, Range, Remedy, helping, helps, simplest
 from mlflow_l3d.analysis.cure.ensembles import RunPredictions
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.metrics.known import named
@@ -226,17 +226,24 @@ def test_predictions_are_read_as_what_they_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("metric", "design", "std", "words"),
+    ("metric", "size", "design", "std", "words"),
     [
-        ("accuracy", "crossed", 0.0, "do not vary"),
-        ("accuracy", "crossed", math.nan, "too few independent runs"),
-        ("accuracy", "random", 0.1, "The strategy random does not show"),
-        ("accuracy", "crossed", 0.1, "hold no predictions"),
-        ("synthetic_score", "crossed", 0.1, "synthetic_score cannot be computed from stored predictions"),
+        ("accuracy", 9, "crossed", 0.0, "do not vary"),
+        ("accuracy", 9, "crossed", math.nan, "too few independent runs"),
+        ("accuracy", 9, "random", 0.1, "The strategy random does not show"),
+        ("accuracy", 0, "crossed", 0.1, NO_PREDICTIONS),
+        ("synthetic_score", 0, "crossed", 0.1, NO_PREDICTIONS),
+        (
+            "synthetic_score",
+            9,
+            "crossed",
+            0.1,
+            "Runs report synthetic_score as a number. For votes of runs, name a metric of",
+        ),
     ],
 )
-def test_nothing_is_predicted_without_a_reason(metric: str, design: str, std: float, words: str) -> None:
-    assert words in why_not(MemberRows(design_named(design)), named(metric), std)
+def test_nothing_is_predicted_without_a_reason(metric: str, size: int, design: str, std: float, words: str) -> None:
+    assert words in why_not(MemberRows(design_named(design), size=size), named(metric), std)
 
 
 def test_the_fewest_members_that_reach_most_are_named_if_they_help() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from cure_cases import answer_of, known, page_of
 
-from mlflow_l3d.analysis.cure import UNKNOWN, Prediction, Range, Remedy
+from mlflow_l3d.analysis.cure import NO_PREDICTIONS, UNKNOWN, Prediction, Range, Remedy
 from mlflow_l3d.analysis.cure.examples import other_labels
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
@@ -106,7 +106,7 @@ def test_a_reason_below_the_table_is_no_note_too() -> None:
 
 
 def test_a_cure_that_can_verify_nothing_has_a_next_step() -> None:
-    (predict,), (compare,) = (page_of(answer_of(reasons=why)).steps for why in (("The runs hold no predictions.",), ()))
+    (predict,), (compare,) = (page_of(answer_of(reasons=why)).steps for why in ((NO_PREDICTIONS,), ()))
     assert predict.text.startswith("Let runs give predictions (example_id, label, prediction)")
     assert compare.command == "mlflow-l3d compare --runs p,RUN_ID"
 

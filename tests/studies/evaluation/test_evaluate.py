@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,7 @@ from mlflow_l3d.metrics.known import score as score_of
 from mlflow_l3d.studies.evaluation.finished import delete
 from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.investigation import scoring
+from mlflow_l3d.studies.investigation.evaluate import rows_allowed
 from mlflow_l3d.studies.investigation.report.runs import Runs
 from mlflow_l3d.studies.investigation.results import Investigation
 from mlflow_l3d.studies.investigation.scoring import check_stored, score
@@ -67,6 +69,14 @@ def test_a_frame_of_several_factors_with_predictions() -> None:
     # Of four runs of a row two answer 0 and two answer 1 on the first example: 2 of 6 pairs agree; all on the second.
     assert found.metrics()["consistency/one"] == pytest.approx((2 / 6 + 1) / 2)
     assert "consistency/two" not in found.metrics()
+
+
+def test_rows_that_the_recorded_strategies_allow() -> None:
+    cells = frame().assign(factor="a", **{f"seed.{name}": 0 for name in "abc"})
+    plan = Planned(mitigated=True)
+    assert rows_allowed(plan, "b:0,fewer=c:0+1+2", cells) == 3
+    assert rows_allowed(plan, "b:0+1,c:0+1+2", cells.assign(factor="a+b")) == 3
+    assert rows_allowed(plan, "c:0+1+2", cells) == rows_allowed(Planned(), "none", cells) == math.inf
 
 
 def test_predictions_that_were_removed_are_named(

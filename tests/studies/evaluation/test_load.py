@@ -193,11 +193,14 @@ def test_fragile_examples_of_a_loaded_investigation_need_the_task(studied: Studi
 def test_a_file_is_read_from_the_columns_that_were_investigated(studied: Studied, tmp_path: Path) -> None:
     loaded = mlflow_l3d.load(studied[1]["investigation"].run_id)
     file = tmp_path / "reviews.csv"
-    file.write_text(
-        "text,label,mood\n" + "".join(f"text {at},{at % 3},c{at % 2}\n" for at in range(1000)), encoding="utf-8"
-    )
+    labels = studied[1]["investigation"].request.setup.task.labels
+    rows = [f"text {at},{at % 3},c{label}\n" for at, label in enumerate(labels)]
+    file.write_text("".join(["text,label,mood\n", *rows]), encoding="utf-8")
     source = replace(loaded.about.source, given={"label_column": "mood"})
-    frame = replace(loaded, about=replace(loaded.about, source=source)).fragile(str(file), 3)
+    known = replace(loaded, about=replace(loaded.about, source=source))
+    frame = known.fragile(str(file), 3)
     assert list(frame)[-2:] == ["c0", "c1"]
     assert list(frame["text"]) == [f"text {at}" for at in frame["example_id"]]
     refuses(r"has other classes than the investigated one \(c0, c1\)", loaded.fragile, str(file))
+    file.write_text("".join(["text,label,mood\n", *rows[1:]]), encoding="utf-8")
+    refuses(r"has another class for \d+ of \d+ of the examples that the runs evaluated", known.fragile, str(file))

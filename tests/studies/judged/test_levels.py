@@ -62,7 +62,9 @@ def test_a_system_that_is_not_worse_by_more_than_the_smallest_effect_is_named(ta
     sides = [part for _, part in table.groupby("model", sort=False)]
 
     def said(effect: float | None, higher: bool = True) -> str:
-        return pair_of("small", "large", sides, smallest_effect=effect, higher_is_better=higher).not_worse
+        pair = pair_of("small", "large", sides, smallest_effect=effect, higher_is_better=higher)
+        assert pair.summary()["non_inferior"] == pair.not_worse[1:6]
+        return pair.not_worse
 
     one = pair_of("small", "large", sides).record
     most, other = -one.low, one.high  # that the first, and the second, may be smaller by

@@ -20,12 +20,12 @@ from mlflow_l3d.approaches.icl.endpoint.store import Endpoint, Store, key_of
 from mlflow_l3d.errors import L3DError, ParameterError
 
 _RETRIES: Final = 8
-"""Of the package `openai`: half a second, then twice as long each time up to 8 s, or what the server asks for."""
+"""Of the package `openai`: half a second, then twice as long each time up to 8 s, or up to 120 s if the server asks."""
 _RETRIES_FOR_MODELS: Final = 3
 _READS: Final = 3
 """How often an answer is asked for that is none of the protocol."""
 _PAUSE: Final = 2.0  # seconds before the second time, twice as many before the third: gateways answer under overload
-_SECONDS: Final = 600.0
+_SECONDS: Final = 600.0  # for an answer, and what a server may ask to wait
 _NEW_LIMIT: Final = "max_completion_tokens"  # what newer models of OpenAI's call `max_tokens`, and insist on
 _INSTEAD: Final = {"max_tokens": _NEW_LIMIT, "seed": ""}
 """Field -> the one that is sent in its place if a refusal names that, or nothing if it names the field."""
@@ -64,7 +64,7 @@ class Client:
         self._flying: dict[str, asyncio.Task[dict[str, Any]]] = {}
         self._stopped: L3DError | None = None
         self._renamed: dict[str, str] = {}
-        self._warned = False
+        self._warned, self._longest = False, 1.0  # shorter waits interest nobody
 
     def _connected(self) -> Any:
         """Return the client of `openai`, which counts attempts at a request before they are sent."""
@@ -177,8 +177,11 @@ class Client:
     async def send(self, path: str, body: Mapping[str, Any], read: Read = dict, key: str = "") -> dict[str, Any]:
         """Send a request, again if that helps; count the answer, and return what `read` extracts, kept under a key."""
         renamed, most, fault, answer = self._renamed, self._most(body), "", None
+        wait = 0.0
         for attempt in range(_READS):
-            await asyncio.sleep(_PAUSE * attempt if fault else 0.0)
+            await asyncio.sleep(max(wait, _PAUSE * attempt if fault else 0.0))
+            if attempt and self._stopped is not None:
+                raise self._stopped
             fields = {renamed.get(name, name): each for name, each in body.items()}
             whole = {"model": self.endpoint.name, **{name: each for name, each in fields.items() if name}}
             try:
@@ -201,9 +204,14 @@ class Client:
                 refusal = replies.server_message(error) if "messages" in body else ""
                 words = re.findall(r"\w+", refusal) if replies.status_of(error) in replies.BAD_REQUESTS else []
                 others = {name: new for name, new in _INSTEAD.items() if (new or name) in words and name not in renamed}
-                if attempt + 1 == _READS or not (others or replies.is_limit_that_passes(error)):
+                wait = replies.asked_wait(error)
+                may_pass = replies.is_limit_that_passes(error) and wait <= _SECONDS
+                if attempt + 1 == _READS or not (others or may_pass):
                     raise replies.final_error(error, self.endpoint.base_url, self._secret) from None
                 renamed = renamed | others
+                if wait > self._longest:
+                    self._longest = wait
+                    _log.warning("%s asks to wait %.0f s. Waiting.", self.endpoint.base_url, wait)
         where = f"{self.endpoint.base_url}{path}"
         times = f" {attempt + 1} times" if attempt > 0 else ""
         raise RefusedError(f"{where} gave no answer of OpenAI's protocol{times} ({fault}). Check base_url.")

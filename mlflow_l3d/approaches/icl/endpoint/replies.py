@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 import numpy as np
@@ -236,14 +239,28 @@ def final_error(error: Exception, base_url: str, secret: str) -> L3DError:
         line = f"{line.rstrip('.')}. Set hyperparameter temperature."
     if status == _NOT_FOUND:
         line = f"{line.rstrip('.')}. Correct base_url (most end in /v1) or the name of the model."
-    if is_limit_that_passes(error):
-        line = f"{line.rstrip('.')}. Lower hyperparameter concurrency, or wait; the same command continues."
-    return EndpointError(line) if status in {_NOT_FOUND, _TOO_MANY} else RefusedError(line)
+    passes = is_limit_that_passes(error)
+    if passes:
+        wait = f"wait {seconds:,.0f} s" if (seconds := asked_wait(error)) >= 1 else "wait"
+        line = f"{line.rstrip('.')}. Lower hyperparameter concurrency, or {wait}; the same command continues."
+    return EndpointError(line) if passes or status in {_NOT_FOUND, _TOO_MANY} else RefusedError(line)
 
 
 def is_limit_that_passes(error: Exception) -> bool:
     """Return whether a server has too much to do, and not that the user has no credit left."""
-    return status_of(error) == _TOO_MANY and getattr(error, "code", None) != "insufficient_quota"
+    status = status_of(error)
+    is_busy = status == _TOO_MANY or (status in _GATEWAY and asked_wait(error) > 0)
+    return is_busy and getattr(error, "code", None) != "insufficient_quota"
+
+
+def asked_wait(error: Exception) -> float:
+    """Return how many seconds a server asks to wait (`Retry-After`, a number or a date); 0 if it does not."""
+    text = getattr(getattr(error, "response", None), "headers", {}).get("retry-after", "")
+    with suppress(ValueError):
+        return max(0.0, float(text))
+    with suppress(TypeError, ValueError):
+        return max(0.0, (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds())
+    return 0.0
 
 
 def server_message(error: Exception, secret: str = "") -> str:
