@@ -1,8 +1,10 @@
 """Variance components of a crossed table: degrees of freedom, leaving out one row or column, and rounding."""
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from drawn_tables import drawn
 from numpy.testing import assert_allclose
 
 from mlflow_l3d.analysis.importance import importance
@@ -15,21 +17,23 @@ from mlflow_l3d.analysis.importance.estimators.crossed import (
     mean_squares_without_one_row,
 )
 from mlflow_l3d.analysis.importance.tables import usable
+from mlflow_l3d.analysis.importance.variances import MeanSquares
 from mlflow_l3d.analysis.intervals import combined_error
 
-TRUTHS = [(0.5, 0.5, 0.0), (0.5, 0.0, 0.5), (0.9, 0.1, 0.0), (0.1, 0.9, 0.0)]
-"""Variances of rows, of columns, and of their interaction."""
+CROSSED = MeanSquares.complete(5, 4, of_rows=8.0, residual=2.0, of_columns=6.0)
+NESTED = MeanSquares(5, 4, 8.0, 2.0, math.nan, row_size=3.5, column_size=math.nan, residual_degrees=13)
 
 
-@pytest.mark.parametrize("truth", TRUTHS)
-def test_degrees_of_freedom_of_the_total(truth):
-    """The spread of the total over many tables is what its degrees of freedom say at the true variances."""
-    generator = np.random.default_rng(2)
-    rows, columns = 12, 8
-    tables = [crossed_components(drawn(generator, (rows, columns), truth)) for _ in range(800)]
-    totals = np.array([one.mitigated + one.contributed for one in tables])
-    typical = np.median([one.total_degrees for one in tables])
-    assert totals.var() / totals.mean() ** 2 == pytest.approx(2 / typical, rel=0.35)
+@pytest.mark.parametrize("part", ["total", "contributed"])
+@pytest.mark.parametrize("squares", [CROSSED, NESTED], ids=["crossed", "nested"])
+def test_degrees_of_freedom_are_those_of_satterthwaite(squares, part):
+    """A mean square varies by 2 MS^2 / df, and a sum of them by that, at the weights that it gives them."""
+    whole, spread = getattr(squares, part), 0.0
+    degrees = {"of_rows": squares.rows - 1, "of_columns": squares.columns - 1, "residual": squares.residual_degrees}
+    for name, own in degrees.items():
+        weight = getattr(replace(squares, **{name: getattr(squares, name) + 1}), part) - whole
+        spread += 2 * np.nan_to_num(weight * getattr(squares, name)) ** 2 / own
+    assert getattr(squares, f"{part}_degrees") == pytest.approx(2 * whole**2 / spread)
 
 
 def test_negative_component_is_kept_and_truncated():

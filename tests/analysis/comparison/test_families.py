@@ -137,6 +137,17 @@ def test_over_tasks_the_interval_holds_the_truth(rng, tasks, between):
     assert covered(intervals, 0.02) >= 0.92
 
 
+def test_over_tasks_systems_are_equivalent_if_the_limits_of_all_pairs_together_lie_within_the_effect(rng):
+    tasks = {task: [scored(0.7 + 0.01 * rng.normal(size=8), name=name) for name in "ABC"] for task in "xy"}
+    of_pair = [each for each in compare_systems(tasks, ACCURACY).differences if (each.first, each.second) == ("A", "B")]
+    limits = over_tasks([each.difference for each in of_pair], [each.spread.error for each in of_pair], 1 - 0.05 / 3)
+    edge = max(-limits.low, limits.high)
+    verdicts = [
+        compare_systems(tasks, ACCURACY, smallest_effect=edge * at).over_tasks[0].verdict for at in (0.99, 1.01)
+    ]
+    assert verdicts == ["undecided", "equivalent"]
+
+
 def test_two_tasks_make_a_mean_of_each_pair(rng):
     found = compare_systems({task: two_systems(rng, 12, 60) for task in ("x", "y")}, ACCURACY)
     metrics = found.metrics()

@@ -126,6 +126,8 @@ def test_runs_that_begin_to_learn_bend_the_line() -> None:
         for size, q in zip((30, 60, 120), shares, strict=True)
     ]
     found = more_labels(few[:2], now=60, size=120, unknown="").mean_change
+    growth = few[1].std.value ** 2 / few[0].std.value ** 2
+    assert found.high == pytest.approx(0.4 * (shares[1] - shares[0]) * growth)  # the mean grows as the variance does
     assert 2 * 0.4 * (shares[1] - shares[0]) < 0.4 * (shares[2] - shares[1]) < found.high
 
 
