@@ -1,15 +1,14 @@
 """Runs with which an interval becomes as narrow as wanted with some probability."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from drawn_tables import drawn
 
 from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED, RADIAL
-from mlflow_l3d.analysis.importance.variances import MeanSquares, VarianceComponents
-from mlflow_l3d.analysis.planning.assurance import Outlook, half_width_of, logit_variances
+from mlflow_l3d.analysis.importance.variances import VarianceComponents
+from mlflow_l3d.analysis.planning.assurance import Outlook, half_width_of
 from mlflow_l3d.analysis.planning.runs_needed import runs_needed
 
 
@@ -21,26 +20,6 @@ def pilot(main, interaction, mitigated, scale=1.0):
 def simulated(generator, model, rows, columns, known):
     parts = (known.mitigated, known.main, known.interaction)
     return drawn(generator, (rows, columns), parts if model.shared_columns else (parts[0], parts[1] + parts[2]))
-
-
-ALIKE = MeanSquares.complete(6, 4, of_rows=2.3, residual=0.3, of_columns=1.5)
-APART = MeanSquares(6, 4, 2.5, 0.5, math.nan, row_size=4, column_size=math.nan, residual_degrees=18)
-
-
-@pytest.mark.parametrize(("model", "squares"), [(CROSSED, ALIKE), (NESTED, APART)])
-def test_variances_of_a_plan_are_those_of_its_mean_squares(model, squares):
-    """The delta method, with slopes by small steps: a mean square varies by 2 MS^2 / df."""
-
-    def logit(name, times):
-        stepped = replace(squares, **{name: times * getattr(squares, name)})
-        return math.log(stepped.contributed / stepped.mitigated)
-
-    degrees = {"of_rows": 5, "of_columns": 3, "residual": squares.residual_degrees}
-    slopes = {name: (logit(name, 1 + 1e-6) - logit(name, 1 - 1e-6)) / 2e-6 for name in degrees}
-    errors = {name: 2 * slopes[name] ** 2 / own for name, own in degrees.items()}
-    found = logit_variances(squares.variances(), model, rows=6, columns=4)
-    by_rows = errors["of_rows"] + errors["residual"]
-    assert found == pytest.approx((squares.mitigated / squares.total, by_rows, errors["of_columns"]), rel=1e-5)
 
 
 @pytest.mark.parametrize("model", [CROSSED, NESTED])

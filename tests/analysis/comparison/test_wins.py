@@ -175,16 +175,10 @@ def test_ten_runs_show_no_luck_of_runs_and_have_no_interval(rng):
         assert np.isnan([*found.first[1:], *found.second[1:]]).all()
 
 
-def test_a_share_of_a_few_examples_is_not_told(rng):
-    one, other = answers(rng, 12, 9, (0.9, 0.8))
-    found = example_wins(system(one), system(other), paired(system(one), system(other)))
-    assert found.examples == 9
+@pytest.mark.parametrize(("runs", "examples", "known"), [(12, 9, 9), (9, 10, 0)])
+def test_fewer_than_ten_examples_or_runs_have_no_share(rng, runs, examples, known):
+    one, other = map(system, answers(rng, runs, examples, (0.9, 0.8)))
+    found = example_wins(one, other, paired(one, other))
+    assert found.examples == known
     assert np.isnan([found.first.value, found.second.value, found.first_always]).all()
-
-
-def test_fewer_than_ten_runs_say_nothing_of_examples(rng):
-    one, other = answers(rng, 9, 10, (0.9, 0.8))
-    found = example_wins(system(one), system(other), paired(system(one), system(other)))
-    assert found.examples == 0
-    assert np.isnan(found.first.value)
     assert example_wins(scored([1, 2, 3]), scored([1, 2, 3]), NONE).examples == 0
