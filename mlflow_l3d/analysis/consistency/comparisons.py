@@ -95,7 +95,8 @@ class VoteGroup(RunGroup[Sums]):
 
     def _variances(self, sums: Sums) -> tuple[float, float]:
         """Return the variances of the accuracy; nan if runs hold different examples."""
-        sizes, pairs = {len(places) for places, _ in self.held}, self.runs * (self.runs - 1) // 2
+        sizes = {len(places) for places, _ in self.held}
+        pairs = self.runs * (self.runs - 1) // 2
         # Runs of one size share one test set exactly if each pair of them has all its examples in common.
         if not sums.comparisons or len(sizes) > 1 or sums.comparisons != min(sizes) * pairs:
             return math.nan, math.nan
