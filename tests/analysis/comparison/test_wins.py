@@ -9,7 +9,7 @@ from scipy.stats import beta, norm
 from scipy.stats import t as student
 
 from mlflow_l3d.analysis.comparison.system import Pairing, System, paired, within_settings
-from mlflow_l3d.analysis.comparison.wins import example_wins, pair_wins, run_wins
+from mlflow_l3d.analysis.comparison.wins import _density, example_wins, pair_wins, run_wins
 from mlflow_l3d.analysis.intervals import wilson_interval
 
 NONE = Pairing(np.zeros(0, dtype=int), np.zeros(0, dtype=int), ())
@@ -95,6 +95,11 @@ def test_the_variance_is_that_of_leaving_out_a_run_with_its_partner(rng, shared)
     count = value * (1 - value) / squares
     found = run_wins(one, other, paired(one, other), 1, 0, 0.95)
     assert found == pytest.approx((value, *wilson_interval(value * count, count, student.ppf(0.975, 3))))
+
+
+def test_the_density_of_differences_is_that_of_normal_kernels():
+    width = 1.06 * 2 / 10**0.2
+    assert _density(np.array([-2.0, 2.0]), 10) == pytest.approx(norm.pdf(0, 2, width))
 
 
 def test_four_wins_of_four_do_not_exclude_a_half():
