@@ -269,6 +269,7 @@ def test_duplicated_seeds_are_named(places: list[int], axis: int) -> None:
     assert [check.title for check in found] == [f"Duplicated {noun}s"]
     repeated = [at for at, place in enumerate(places * 2) if place in (places * 2)[:at]]
     assert f"{noun}s {', '.join(map(str, repeated[:8]))}" in found[0].message
+    assert ("the factor has no effect at all" in found[0].message) == (noun == "column" and len(repeated) == 9)
     assert "L3D010" not in fired(table, golden)
 
 

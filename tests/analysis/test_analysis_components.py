@@ -1,13 +1,17 @@
 """Variance components of a crossed table: degrees of freedom, leaving out one row or column, and rounding."""
 
+import math
+from dataclasses import replace
+from operator import attrgetter
+
 import numpy as np
 import pytest
-from drawn_tables import drawn
 from numpy.testing import assert_allclose
 
 from mlflow_l3d.analysis.importance import importance
 from mlflow_l3d.analysis.importance.checks import all_checks
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence
+from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED
 from mlflow_l3d.analysis.importance.estimators.crossed import (
     crossed_components,
     crossed_without_each,
@@ -15,21 +19,37 @@ from mlflow_l3d.analysis.importance.estimators.crossed import (
     mean_squares_without_one_row,
 )
 from mlflow_l3d.analysis.importance.tables import usable
+from mlflow_l3d.analysis.importance.variances import MeanSquares
 from mlflow_l3d.analysis.intervals import combined_error
+from mlflow_l3d.analysis.planning.assurance import logit_variances
 
-TRUTHS = [(0.5, 0.5, 0.0), (0.5, 0.0, 0.5), (0.9, 0.1, 0.0), (0.1, 0.9, 0.0)]
-"""Variances of rows, of columns, and of their interaction."""
+ALIKE = MeanSquares.complete(6, 4, of_rows=8.0, residual=2.0, of_columns=6.0)
+APART = MeanSquares(6, 4, 8.0, 2.0, math.nan, row_size=4, column_size=math.nan, residual_degrees=18)
+BOTH = pytest.mark.parametrize(("squares", "model"), [(ALIKE, CROSSED), (APART, NESTED)], ids=["crossed", "nested"])
 
 
-@pytest.mark.parametrize("truth", TRUTHS)
-def test_degrees_of_freedom_of_the_total(truth):
-    """The spread of the total over many tables is what its degrees of freedom say at the true variances."""
-    generator = np.random.default_rng(2)
-    rows, columns = 12, 8
-    tables = [crossed_components(drawn(generator, (rows, columns), truth)) for _ in range(800)]
-    totals = np.array([one.mitigated + one.contributed for one in tables])
-    typical = np.median([one.total_degrees for one in tables])
-    assert totals.var() / totals.mean() ** 2 == pytest.approx(2 / typical, rel=0.35)
+def errors(squares, number):
+    """Return what each mean square adds to the variance of a number: 2 MS^2 / df, times the square of the slope."""
+    degrees = {"of_rows": 5, "of_columns": 3, "residual": squares.residual_degrees}
+    steps = {name: getattr(squares, name) * np.array([1 + 1e-6, 1 - 1e-6]) for name in degrees}
+    ends = {name: [number(replace(squares, **{name: value})) for value in steps[name]] for name in degrees}
+    return [2 * (np.subtract(*ends[name]) / 2e-6) ** 2 / own for name, own in degrees.items()]
+
+
+@BOTH
+@pytest.mark.parametrize("part", ["total", "contributed"])
+def test_degrees_of_freedom_are_those_of_satterthwaite(squares, model, part):
+    number = attrgetter(part)
+    degrees = 2 * number(squares) ** 2 / np.nansum(errors(squares, number))
+    assert getattr(squares, f"{part}_degrees") == pytest.approx(degrees)
+
+
+@BOTH
+def test_variances_of_a_plan_are_those_of_its_mean_squares(squares, model):
+    found = logit_variances(squares.variances(), model, rows=6, columns=4)
+    of_rows, of_columns, residual = errors(squares, lambda each: math.log(each.contributed / each.mitigated))
+    expected = squares.mitigated / squares.total, of_rows + residual, np.nan_to_num(of_columns)
+    assert found == pytest.approx(expected)
 
 
 def test_negative_component_is_kept_and_truncated():

@@ -94,19 +94,14 @@ def test_bad_input_is_named_and_not_counted():
     assert math.isnan(counter.result("seed").consistency)
 
 
-def one_group(predictions, labels):
-    counter = VoteCounter()
-    for run in predictions:
-        counter.add("all", np.arange(len(labels)), labels, run)
-    return counter
-
-
 @given(st.integers(0, 2**32 - 1), st.integers(2, 7), st.integers(1, 9), st.integers(1, 4), st.integers(-1, 0))
 @settings(max_examples=60, deadline=None)
 def test_one_test_set_is_that_of_the_matrix(seed, runs, examples, classes, lowest):
     rng = np.random.default_rng(seed)
     predictions, labels = rng.integers(lowest, classes, (runs, examples)), rng.integers(0, classes, examples)
-    counter = one_group(predictions, labels)
+    counter = VoteCounter()
+    for run in predictions:
+        counter.add("all", np.arange(examples), labels, run)
     found, wanted = counter.result("golden"), consistency_matrixwise(predictions, labels)
     per_run = counter.per_run()["all"]
     assert per_run.run_agreement == pytest.approx(wanted.per_run)

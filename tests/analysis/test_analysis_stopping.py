@@ -150,5 +150,8 @@ def test_epsilon_rule_goes_on_without_numbers():
     for table, golden in ((np.full((6, 3), 0.5), [0.1, 0.2]), (np.eye(6), []), (np.eye(1), [0.1])):
         interim = EpsilonRule(0.5).analyse(table, golden)
         assert interim.decision == "continue"
-        assert interim.reason
-    assert EpsilonRule(100.0).analyse(np.random.default_rng(9).random((9, 3)), np.arange(9.0)).rows == 3
+        assert "no change to look at yet" in interim.reason or "the first look comes after 2 rows" in interim.reason
+    for epsilon, rows, relation in ((100.0, 3, "below"), (1e-9, 9, "not below")):
+        interim = EpsilonRule(epsilon).analyse(np.random.default_rng(9).random((9, 3)), np.arange(9.0))
+        assert interim.rows == rows
+        assert interim.reason.endswith(f", {relation} epsilon {epsilon:.4g}")

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED, RADIAL
+from mlflow_l3d.analysis.importance.estimators.crossed import crossed_components
 from mlflow_l3d.analysis.importance.shape import single_run_limit
 
 TIMES = 4000
@@ -58,5 +59,11 @@ def test_runs_of_pairs_count_for_fewer_than_they_are():
     assert 0.03 < exceeded(np.array(limits), rng) < 0.07
 
 
-def test_tables_without_spread_know_none():
-    assert CROSSED.dependent_spread([np.ones((3, 3))]) is None
+def test_several_tables_have_the_mean_of_their_variances_and_tables_without_spread_none():
+    equal, *tables = np.ones((6, 5)), *np.random.default_rng(4).standard_normal((2, 6, 5))
+    variances, degrees = zip(
+        *((each.total, each.total_degrees) for each in map(crossed_components, tables)), strict=True
+    )
+    found = CROSSED.dependent_spread([*tables, equal, equal[:1]])
+    assert found == pytest.approx((math.sqrt(np.mean(variances)), np.mean(degrees)))
+    assert CROSSED.dependent_spread([equal]) is None

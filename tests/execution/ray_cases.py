@@ -47,10 +47,6 @@ def in_background(action):
     return thread
 
 
-def attempted(folder, cell):
-    return lambda: (folder / f"attempt-{cell.key}").exists()
-
-
 def test_conformance(tmp_path, head):
     check_executor(RayExecutor, cache=tmp_path, workers=2, prefetch=1, stop_seconds=6.0)
 
@@ -59,7 +55,7 @@ def test_an_actor_that_is_killed_costs_nothing(tmp_path, head):
     job = bench_job(Trouble({CELLS[2].key: "hang"}, once=True), tmp_path)
 
     def kill():
-        wait_until(attempted(tmp_path, CELLS[2]), "the cell")
+        wait_until((tmp_path / f"attempt-{CELLS[2].key}").exists, "the cell")
         for process in worker_processes(tmp_path):
             os.kill(process, signal.SIGKILL)
 

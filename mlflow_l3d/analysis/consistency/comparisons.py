@@ -96,12 +96,9 @@ class VoteGroup(RunGroup[Sums]):
     def _variances(self, sums: Sums) -> tuple[float, float]:
         """Return the variances of the accuracy; nan if runs hold different examples."""
         sizes = {len(places) for places, _ in self.held}
+        pairs = self.runs * (self.runs - 1) // 2
         # Runs of one size share one test set exactly if each pair of them has all its examples in common.
-        if (
-            not sums.comparisons
-            or sums.comparisons != min(sizes) * (self.runs * (self.runs - 1) // 2)
-            or len(sizes) > 1
-        ):
+        if not sums.comparisons or len(sizes) > 1 or sums.comparisons != min(sizes) * pairs:
             return math.nan, math.nan
         # Sorted, so that the order of the runs does not show in the last digit.
         accuracies = np.sort(self._hits) / min(sizes)

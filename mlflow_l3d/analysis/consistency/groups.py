@@ -139,9 +139,8 @@ class RunGroup(ABC, Generic[Found]):
 
     def close(self) -> None:
         """Release the predictions; what follows from them is kept."""
-        if not self.closed:
-            self._found, self.closed = self.found, True
-            self.release()
+        self._found, self.closed = self.found, True
+        self.release()
 
     def keep(self, places: Places, values: npt.NDArray[Any], unparsed: int = 0) -> None:
         """Keep the predictions of a run; neither `places`, which example each is of, nor `values` are copied.

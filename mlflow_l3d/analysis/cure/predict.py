@@ -150,15 +150,18 @@ def fixed(factor: str, golden_std: Range, main_share: Range) -> Prediction:
 
     `main_share` is the share of the variance that the factor causes alone, its first Sobol index: from a crossed table.
     If only its total index is known, give that as the upper end and as the value: then interactions count as its own.
+    What is nan stays unknown.
     """
-    factors = [math.sqrt(max(0.0, 1 - min(1.0, max(0.0, each)))) for each in main_share]
+    factors = np.sqrt(1 - np.clip(main_share, 0.0, 1.0)).tolist()
     std = Range(golden_std.value * factors[0], golden_std.low * factors[2], golden_std.high * factors[1])
+    known = "hides luck and cures none: whoever draws another configuration gets another score"
+    is_known = math.isfinite(std.value)
     return Prediction(
         remedy=Remedy("fix", (factor,)),
-        basis="exact" if math.isfinite(std.value) else "unknown",
+        basis="exact" if is_known else "unknown",
         std=std,
         std_before=golden_std.value,
-        reason="hides luck and cures none: whoever draws another configuration gets another score",
+        reason=known if is_known else "its share of the variance is not known",
     )
 
 

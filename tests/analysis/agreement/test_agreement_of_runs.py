@@ -389,9 +389,10 @@ def test_equal_predictions_are_compared_once():
     assert len(calls) == 3
 
 
-def test_a_scoring_function_out_of_bounds_is_an_error():
+@pytest.mark.parametrize("value", [2.0, -1.0])
+def test_a_scoring_function_out_of_bounds_is_an_error(value):
     with pytest.raises(L3DError, match="scoring=own: gave a value outside"):
-        radial(Own(lambda *_: 2.0), [["a"], ["b"]], [["a"], ["c"]], None).consistencies()
+        radial(Own(lambda *_: value), [["a"], ["b"]], [["a"], ["c"]], None).consistencies()
 
 
 LISTS = [["a"], ["b", "c"]]

@@ -9,7 +9,7 @@ from scipy.stats import beta, norm
 from scipy.stats import t as student
 
 from mlflow_l3d.analysis.comparison.system import Pairing, System, paired, within_settings
-from mlflow_l3d.analysis.comparison.wins import example_wins, pair_wins, run_wins
+from mlflow_l3d.analysis.comparison.wins import _density, example_wins, pair_wins, run_wins
 from mlflow_l3d.analysis.intervals import wilson_interval
 
 NONE = Pairing(np.zeros(0, dtype=int), np.zeros(0, dtype=int), ())
@@ -25,9 +25,12 @@ def binomial_limits(won, draws):
 
 def test_runs_of_independent_draws_are_counted_pair_by_pair(rng):
     first, second = rng.integers(0, 6, 7) / 6, rng.integers(0, 6, 9) / 6
-    expected = np.mean([points(a, b) for a, b in product(first, second)])
-    assert run_wins(scored(first), scored(second), NONE, 1, 0, 0.95).value == pytest.approx(expected)
-    assert run_wins(scored(first), scored(second), NONE, -1, 0, 0.95).value == pytest.approx(1 - expected)
+    wins = points(first[:, None], second)
+    value, variance = wins.mean(), sum(wins.mean(axis=1 - side).var(ddof=1) / wins.shape[side] for side in (0, 1))
+    count = value * (1 - value) / variance
+    expected = value, *wilson_interval(value * count, count, student.ppf(0.975, 6))  # the fewer runs are seven
+    assert run_wins(scored(first), scored(second), NONE, 1, 0, 0.95) == pytest.approx(expected)
+    assert run_wins(scored(first), scored(second), NONE, -1, 0, 0.95).value == pytest.approx(1 - value)
 
 
 def test_runs_of_the_same_configurations_are_counted_pair_by_pair(rng):
@@ -94,6 +97,11 @@ def test_the_variance_is_that_of_leaving_out_a_run_with_its_partner(rng, shared)
     assert found == pytest.approx((value, *wilson_interval(value * count, count, student.ppf(0.975, 3))))
 
 
+def test_the_density_of_differences_is_that_of_normal_kernels():
+    width = 1.06 * 2 / 10**0.2
+    assert _density(np.array([-2.0, 2.0]), 10) == pytest.approx(norm.pdf(0, 2, width))
+
+
 def test_four_wins_of_four_do_not_exclude_a_half():
     """The exact limit of four draws; Wilson's excludes one half, which holds in 88 % of pairs of equal systems."""
     one, other = scored(range(5, 9), range(4)), scored(range(4), range(4))
@@ -122,10 +130,10 @@ def test_seeds_that_are_first_in_settings_of_their_own_leave_a_degree_of_freedom
 
 
 def test_a_system_that_always_wins_has_a_share_of_one_and_an_open_interval():
-    one, other = scored(range(10, 20), range(10)), scored(range(10), range(10))
+    one, other = scored(range(10, 20), range(10)), scored(range(0, -10, -1), range(10))
     for found in (
-        pair_wins(one, other, paired(one, other), 1, 0, 0.95),
-        run_wins(one, other, paired(one, other), 1, 0, 0.95),
+        pair_wins(one, other, paired(one, other), 1, 1, 0.95),
+        run_wins(one, other, paired(one, other), 1, 1, 0.95),
     ):
         assert found.value == 1
         assert 0.5 < found.low < found.high == pytest.approx(1)
@@ -135,15 +143,21 @@ def test_wins_on_examples_are_those_of_all_choices_of_ten_shared_runs(rng):
     one, other = answers(rng, 12, 15, (0.95, 0.8))
     first, second = system(one), system(other)
     found = example_wins(first, second, paired(first, second))
-    chosen = [list(each) for each in combinations(range(12), 10)]
-    ours = np.array([one[each].all(axis=0) for each in chosen])
-    theirs = np.array([other[each].all(axis=0) for each in chosen])
-    always = np.array([(one[each] & ~other[each]).all(axis=0) for each in chosen])
-    assert found.examples == 15
-    assert found.first.value == pytest.approx((ours & ~theirs).mean())
-    assert found.second.value == pytest.approx((theirs & ~ours).mean())
-    assert found.first_always == pytest.approx(always.mean())
-    assert found.first.low < found.first.value < found.first.high
+
+    def shares(runs):
+        chosen = [list(each) for each in combinations(runs, 10)]
+        ours, theirs = (np.array([side[each].all(axis=0) for each in chosen]) for side in (one, other))
+        always = [(one[each] & ~other[each]).all(axis=0) for each in chosen]
+        return np.array([(ours & ~theirs).mean(axis=0), (theirs & ~ours).mean(axis=0), np.mean(always, axis=0)])
+
+    whole = shares(range(12))
+    left_out = [shares([run for run in range(12) if run != out]).mean(axis=1) for out in range(12)]
+    variances = whole.var(axis=1, ddof=1) / 15 + np.var(left_out, axis=0) * 11  # of examples, and of runs
+    values = whole.mean(axis=1)
+    for at, share in enumerate((found.first, found.second)):
+        count = values[at] * (1 - values[at]) / variances[at]
+        assert share == pytest.approx((values[at], *wilson_interval(values[at] * count, count)))
+    assert (found.examples, found.first_always) == (15, pytest.approx(values[2]))
 
 
 def test_without_shared_runs_ten_are_drawn_of_each(rng):
@@ -166,16 +180,10 @@ def test_ten_runs_show_no_luck_of_runs_and_have_no_interval(rng):
         assert np.isnan([*found.first[1:], *found.second[1:]]).all()
 
 
-def test_a_share_of_a_few_examples_is_not_told(rng):
-    one, other = answers(rng, 12, 9, (0.9, 0.8))
-    found = example_wins(system(one), system(other), paired(system(one), system(other)))
-    assert found.examples == 9
+@pytest.mark.parametrize(("runs", "examples", "known"), [(12, 9, 9), (9, 10, 0)])
+def test_fewer_than_ten_examples_or_runs_have_no_share(rng, runs, examples, known):
+    one, other = map(system, answers(rng, runs, examples, (0.9, 0.8)))
+    found = example_wins(one, other, paired(one, other))
+    assert found.examples == known
     assert np.isnan([found.first.value, found.second.value, found.first_always]).all()
-
-
-def test_fewer_than_ten_runs_say_nothing_of_examples(rng):
-    one, other = answers(rng, 9, 10, (0.9, 0.8))
-    found = example_wins(system(one), system(other), paired(system(one), system(other)))
-    assert found.examples == 0
-    assert np.isnan(found.first.value)
     assert example_wins(scored([1, 2, 3]), scored([1, 2, 3]), NONE).examples == 0

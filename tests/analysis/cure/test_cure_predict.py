@@ -13,6 +13,7 @@ import pytest
 from mlflow_l3d.analysis.consistency.results import population_variance
 from mlflow_l3d.analysis.cure import Prediction, Range
 from mlflow_l3d.analysis.cure.ensembles import Members, combine, combine_choices, draw_choices, score_many
+from mlflow_l3d.analysis.cure.examples import luck_of_tests
 from mlflow_l3d.analysis.cure.predict import predict, predict_all
 from mlflow_l3d.analysis.cure.series import Series, extended
 from mlflow_l3d.analysis.cure.spread import CONSISTENCY, FRAGILE, MEAN, MOMENTS, ROW_CONSISTENCY, TOTAL, WITHIN, Table
@@ -59,6 +60,20 @@ def test_the_error_of_a_mean_is_that_of_two_way_analysis_of_variance() -> None:
     variance = (squares.of_rows + squares.of_columns - squares.residual) / scores.size
     error, _ = series._error([scores.mean(), rows, columns, both])
     assert error == pytest.approx(math.sqrt(variance))
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_luck_of_test_examples_is_the_covariance_of_right_answers(shared: bool) -> None:
+    random = np.random.default_rng(5)
+    labels, predictions = random.integers(2, size=20), random.integers(2, size=(3, 4, 20))
+    apart, between = (np.round(each + each.T) / 2 for each in random.random((2, 4, 4)))
+    rows = [Members(each, labels, test=np.full(20, not shared)) for each in predictions]
+    whole = np.cov((predictions == labels).reshape(12, 20)).reshape(3, 4, 3, 4) / 20
+    own = np.mean([whole[row, :, row] for row in range(3)], axis=0)
+    two = np.mean([whole[one, :, other] for one, other in product(range(3), repeat=2) if one != other], axis=0)
+    of_two = np.average(two, weights=between) if shared else math.nan
+    expected = np.diag(own).mean(), np.average(own, weights=apart), of_two
+    assert luck_of_tests(ACCURACY, 2, rows, predictions, apart, between) == pytest.approx(expected, nan_ok=True)
 
 
 def test_few_runs_that_guess_predict_nothing_instead_of_a_negative_variance() -> None:

@@ -32,13 +32,15 @@ def remedy(std: float, members: int, *, kind: str = "vote", seconds: float = mat
 def test_a_mean_of_four_runs_varies_half_as_much() -> None:
     four = report_mean(GOLDEN, over=("a", "b"))[2]
     assert four.std == pytest.approx((0.025, 0.02, 0.03125))
-    assert (four.trainings, four.shares) == (4, {"a+b": 1.0})
+    assert (four.trainings, four.shares, four.ratio) == (4, {"a+b": 1.0}, (0.5, 0.5, 0.5))
 
 
 def test_a_fixed_factor_hides_its_own_part() -> None:
     found = fixed("a", GOLDEN, Range(0.36, 0.2, 0.5))
     assert found.std == pytest.approx((0.04, 0.04 * math.sqrt(0.5), 0.0625 * math.sqrt(0.8)))
     assert "hides luck" in found.reason
+    assert fixed("a", GOLDEN, Range(0.36)).std == pytest.approx((0.04, math.nan, math.nan), nan_ok=True)
+    assert fixed("a", GOLDEN, Range(math.nan, 0.0, math.nan)).basis == "unknown"
     assert pareto([found]) == []
 
 
@@ -126,6 +128,8 @@ def test_runs_that_begin_to_learn_bend_the_line() -> None:
         for size, q in zip((30, 60, 120), shares, strict=True)
     ]
     found = more_labels(few[:2], now=60, size=120, unknown="").mean_change
+    growth = few[1].std.value ** 2 / few[0].std.value ** 2
+    assert found.high == pytest.approx(0.4 * (shares[1] - shares[0]) * growth)  # the mean grows as the variance does
     assert 2 * 0.4 * (shares[1] - shares[0]) < 0.4 * (shares[2] - shares[1]) < found.high
 
 

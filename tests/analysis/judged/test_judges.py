@@ -79,6 +79,7 @@ def test_intervals_of_kappa_count_answers_to_one_row_as_a_cluster():
     copies = pd.concat([once.assign(answer=once["answer"] + f", copy {number}") for number in range(5)])
     tables = once, copies, copies.assign(row=copies["answer"])
     alone, of_rows, apart = (judge_agreement(table).iloc[0][["low", "high"]].tolist() for table in tables)
+    assert judge_agreement(copies).iloc[0][["rows", "answers"]].tolist() == [40, 200]
     assert of_rows == pytest.approx(alone)  # copies of an answer are no further evidence
     assert apart[1] - apart[0] < 0.5 * (of_rows[1] - of_rows[0])
 

@@ -97,6 +97,9 @@ def test_the_interval_of_a_rate_holds_at_every_look() -> None:
         inside = after
     assert 0.95 <= sum(inside.values()) < 1
     assert rate_sequence(0, 0, 0.95) == (0.0, 1.0)
+    least = (0.05 / 21) ** (1 / 20)  # of a uniform mixture of bets on 20 of 20, which gains 1 / (21 rate^20)
+    assert rate_sequence(20, 0, 0.95) == pytest.approx((least, 1.0))
+    assert rate_sequence(0, 20, 0.95) == pytest.approx((0.0, 1 - least))
 
 
 def test_all_claims_of_a_session_together_spend_alpha() -> None:

@@ -128,11 +128,8 @@ def _row_degrees(squares: MeanSquares, scores: FloatArray) -> float:
 
     Its variance is a sum over rows, in which those with many scores count more.
     """
-    if not np.ptp(scores):
-        return squares.rows - 1
-    of_others = squares.row_size * squares.mitigated
-    within = (scores - 1) * (squares.of_rows / of_others / squares.residual_degrees) ** 2
-    between = (scores * squares.mitigated + squares.residual) / ((squares.rows - 1) * of_others)
+    within = (scores - 1) / squares.residual_degrees**2
+    between = (scores * squares.mitigated + squares.residual) / squares.of_rows / (squares.rows - 1)
     parts = within + np.square(between)
     return float((1 - 1 / squares.rows) * parts.sum() ** 2 / np.square(parts).sum())
 

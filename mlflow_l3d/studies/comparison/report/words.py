@@ -211,9 +211,8 @@ def _one_run(comparison: Comparison, lead: Lead) -> str:
     shares = sorted(1 - share if lead.turned else share for share in wins if math.isfinite(share))
     if not shares:
         return "The runs are too few to show how often one beats another."
-    texts = [points(share, 0) for share in shares]
-    often = texts[0] if len(texts) == 1 else f"{texts[0]} to {texts[-1]}"
-    by_task = ", by task" if len(texts) > 1 else ""
+    low, high = points(shares[0], 0), points(shares[-1], 0)
+    often, by_task = (low, "") if low == high else (f"{low} to {high}", ", by task")
     return f"One run of {lead.ahead} beats one of {lead.other} in **{often} %** of cases{by_task}."
 
 

@@ -87,9 +87,6 @@ def better_seed(matrix: pd.DataFrame) -> BetterSeed:
     The interval of W leaves out one task at a time, with all its pairs of tasks (jackknife of the mean rank
     correlation, t with n - 1 degrees of freedom), so it is about other tasks, with the same seeds; it covers the truth
     in 94 to 98 % of simulations with 6 and 12 tasks and effects from none to large.
-
-    Pairs are compared by the difference of their rank sums, which under "no better seed" has variance
-    ``2 sum_t c_t^2 / (k - 1)``, ties and all.
     """
     ranks = matrix.where(np.isfinite(matrix)).dropna().rank(axis=1, ascending=False)
     ranks = ranks[ranks.nunique(axis=1) > 1]
