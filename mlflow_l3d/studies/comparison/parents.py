@@ -10,7 +10,9 @@ from typing import Any
 
 import pandas as pd
 
+from mlflow_l3d import registry
 from mlflow_l3d.approaches.command.template import options_of
+from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.designs import all_designs
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
@@ -82,10 +84,17 @@ class Parent:
         choices = {"approach": str(approach), "model": str(model).rsplit("/", 1)[-1]}
         typed = {name: str(value) for name, value in self.run.data.params.items() if name.startswith("choice.")}
         choices |= {name.removeprefix("choice."): text for name, text in typed.items() if name != "choice.task"}
-        choices |= {name: str(value) for name, value in self.document.get("hyperparameters", {}).items()}
+        choices |= {name: str(value) for name, value in self._hyperparameters(str(approach)).items()}
         # These name parent runs that approach, model and hyperparameters do not distinguish.
         later = ("num_labelled", "test_size", "test_selection", "design", "root_seed", "source")
         return choices | {name: own_parameter(self.run, name) or "" for name in later}
+
+    def _hyperparameters(self, approach: str) -> dict[str, object]:
+        """Return its hyperparameters; one that an earlier version did not have has its default."""
+        made = registry.load("approach", approach) if approach in registry.names("approach") else None
+        declared: Mapping[str, Hyperparameter] = getattr(made, "hyperparameters", None) or {}
+        recorded: Mapping[str, object] | None = self.document.get("hyperparameters")
+        return {} if recorded is None else {name: each.default for name, each in declared.items()} | dict(recorded)
 
     def compared(self, client: Client, task: str, system: str, choices: Mapping[str, object]) -> ComparedParent:
         """Return how a report names it, with the parameters in which it differs from the others."""

@@ -27,7 +27,7 @@ from mlflow_l3d.studies.importing.imported import recorded_grouping
 from mlflow_l3d.studies.investigation.evaluate import check_metric, planned_by
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client
-from mlflow_l3d.tracking.earlier.predictions import rows_by_cell
+from mlflow_l3d.tracking.earlier.predictions import rows_by_cell, with_whole_averages
 from mlflow_l3d.tracking.earlier.reader import fetch_artifact, fetch_frame, read_investigation, read_predictions
 
 if TYPE_CHECKING:
@@ -144,13 +144,16 @@ def read_runs(client: Client, parent: Parent, metric: Metric) -> Runs:
         kept = cells[cells["status"].eq("FINISHED") & cells[metric.name].notna()]
         kept = kept.sort_values("index" if phase == "golden" else "row", kind="stable").reset_index(drop=True)
         predictions = join_predictions(answers_of_parent(client, parent.run_id, kept), len(kept))
+        predictions = predictions or join_predictions(answers_of_cells(client, kept), len(kept))
+        if predictions is not None:
+            kept = with_whole_averages(parent.run_id, parent.document, kept, pd.DataFrame(predictions._asdict()))
         of_seeds = kept[[name for name in map(str, kept) if name.startswith(SEED)]].dropna(axis=1)
         recorded = {name.removeprefix(SEED): of_seeds[name].to_numpy() for name in map(str, of_seeds)}
         settings, units, seed, seeds = _independent(parent, kept)
         return Runs(
             kept[metric.name].to_numpy(dtype=np.float64),
             seeds or recorded,
-            graded(predictions or join_predictions(answers_of_cells(client, kept), len(kept)), metric),
+            graded(predictions, metric),
             len(cells) - len(kept),
             parent.classes or 0,
             (parent.document.get("task") or {}).get("test_size"),

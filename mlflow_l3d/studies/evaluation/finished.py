@@ -66,9 +66,11 @@ def load(run_id: str) -> Any:
 
 def result_of(client: Client, run_id: str, parameter: str) -> Any:
     """Return what :func:`load` does, for a `parameter` that errors name."""
-    run_id = str(parent_run(client, run_id, parameter).info.run_id)
-    if (result := read_result(client, run_id, files=True)) is None:
-        raise ParameterError(parameter, run_id, "holds no result", "If it has ended, first use mlflow-l3d evaluate.")
+    run = parent_run(client, run_id, parameter)
+    if (result := read_result(client, str(run.info.run_id), files=True)) is None:
+        is_search = run.data.tags.get(names.ROLE) == "search"
+        fix = "Give its command again: finished trials count." if is_search else "First use mlflow-l3d evaluate."
+        raise ParameterError(parameter, run.info.run_id, "holds no result", f"If it has ended: {fix}")
     return result
 
 

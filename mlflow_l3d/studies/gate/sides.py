@@ -161,7 +161,9 @@ def recorded_side(client: Client, name: str, run_id: str, cells: pd.DataFrame | 
         reason = str(error)
     else:
         if request.context_key == context:
-            return replace(side, request=request, task=_task_of(request) if is_pilot else side.task)
+            # A hyperparameter that an earlier version did not have has its default.
+            complete = {**side.document, "hyperparameters": request.document()["hyperparameters"]}
+            return replace(side, request=request, document=complete, task=_task_of(request) if is_pilot else side.task)
         if changed := changed_names(document.get("numerics", {}), request.setup.numerics):
             reason = f"{listed(changed)} changed"
     return replace(side, reason=reason)

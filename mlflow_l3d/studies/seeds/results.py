@@ -35,7 +35,7 @@ from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import Client, Run, connect
 from mlflow_l3d.tracking.earlier import own_parameter
-from mlflow_l3d.tracking.earlier.predictions import warn_of_missing
+from mlflow_l3d.tracking.earlier.predictions import warn_of_missing, with_whole_averages
 from mlflow_l3d.tracking.earlier.reader import known_document, read_investigation, read_predictions
 from mlflow_l3d.tracking.parent import log_metrics, set_tags
 from mlflow_l3d.tracking.recorder import RunRecorder
@@ -174,7 +174,10 @@ def read_parent(client: Client, run_id: str) -> ReadParent:
         for (_, table), seed, key in zip(read, finished["seed.seed"], finished["cell_key"], strict=True)
         if table is not None
     ]
-    return ReadParent(recorded.parent, document, cells, pd.concat(tables, ignore_index=True) if tables else None)
+    answers = pd.concat(tables, ignore_index=True) if tables else None
+    if answers is not None:
+        cells = with_whole_averages(run_id, document, cells, answers)
+    return ReadParent(recorded.parent, document, cells, answers)
 
 
 def _study(client: Client, run_id: str, metric: str) -> tuple[ReadParent, SeedsStudy, About, Any]:

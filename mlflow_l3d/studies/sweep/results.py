@@ -34,6 +34,7 @@ from mlflow_l3d.tracking.parent import log_metrics, log_results
 
 ReadPoints = tuple[tuple[SweptPoint, ...], dict[str, str]]
 """Points in their order, and run id -> id of its experiment."""
+_NO_RESULT: Final = "holds no result"
 _HOW: Final = ("device", "executor", "workers", "cell_timeout", "executor_options")
 _NO_CHOICES: Final = (*_HOW, "factor", "hyperparameters", "stop", "half_width", "epsilon")
 """Parameters of an investigation in which points may differ without being another system; factors have columns."""
@@ -135,6 +136,9 @@ def evaluate_sweep(*run_ids: str, project_run: str | None = None, log: bool = Tr
     """
     client, several = connect(), len(run_ids) > 1
     points, experiments = points_of_runs(client, run_ids) if several else points_of_sweep(client, *run_ids)
+    if all(point.error.startswith(_NO_RESULT) for point in points):  # as of an earlier version, whose page stays
+        fix = f"First evaluate each: mlflow-l3d evaluate {points[0].run_id}"
+        raise ParameterError("source", ",".join(run_ids), "has no point with a result that is read here", fix)
     result = SweepEvaluation(
         sweep=analyse_sweep(points, left_out(points)),
         title=f"{len(points)} investigations side by side",
@@ -254,6 +258,6 @@ def _analysis(client: Client, run: Run) -> tuple[Analysis | None, str]:
     tags = run.data.tags
     analysis = getattr(read_result(client, str(run.info.run_id)), "analysis", None)
     if analysis is None:
-        why = f"holds no result: it is {tags.get(names.STATE, 'not ours')}; if it has ended, evaluate it"
+        why = f"{_NO_RESULT}: it is {tags.get(names.STATE, 'not ours')}; if it has ended, evaluate it"
         return None, tags.get(names.ERROR) or why
     return without_votes(analysis), ""

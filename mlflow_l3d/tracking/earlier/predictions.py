@@ -14,6 +14,7 @@ import pandas as pd
 from mlflow_l3d.analysis.consistency.choice import class_column
 from mlflow_l3d.analysis.cure.ensembles import RunPredictions
 from mlflow_l3d.errors import L3DError
+from mlflow_l3d.metrics.classification import METRICS
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import error_line
 
@@ -69,6 +70,32 @@ def warn_of_missing(present: Mapping[str, bool]) -> None:
         first, more = ", ".join(lost[:3]), ", ..." if len(lost) > 3 else ""
         text = "%d of %d finished cells have no %s (%s%s), and no part in consistency. Delete them to train them again."
         _logger.warning(text, len(lost), len(present), names.PREDICTIONS, first, more)
+
+
+def with_whole_averages(
+    run_id: str, document: Mapping[str, Any], cells: pd.DataFrame, answers: pd.DataFrame
+) -> pd.DataFrame:
+    """Return cells whose macro averages are over all classes: version 0.1.0 left out those without a test example.
+
+    `document` describes the parent; `answers` has `label`, `prediction`, and `cell_key` or the cell's row, `run`.
+    """
+    if names.REFERENCE in answers and answers[names.REFERENCE].dtype == bool:
+        answers = answers[~answers[names.REFERENCE]]
+    classes = len((document.get("task") or {}).get("classes") or ())
+    is_coded = answers["label"].dtype.kind == answers["prediction"].dtype.kind == "i"
+    if not is_coded or answers["label"].nunique() >= classes:
+        return cells
+    averages = {each.name: each.of_classes for each in METRICS if each.of_classes and each.name in cells}
+    whole = cells.copy()
+    rows = dict(zip(cells["cell_key"], cells.index, strict=True))
+    for at, each in answers.groupby(answers["run"] if "run" in answers else answers["cell_key"].map(rows)):
+        for name, of_classes in averages.items():
+            whole.loc[at, name] = of_classes(each["label"].to_numpy(), each["prediction"].to_numpy(), classes)
+    changed = [name for name in averages if not np.allclose(whole[name], cells[name], equal_nan=True)]
+    if changed:
+        text = "Run %s: version 0.1.0 left classes without a test example out of %s, which now count all classes."
+        _logger.warning(text, run_id, " and ".join(changed))
+    return whole
 
 
 def has_reference(schema: pa.Schema) -> bool:

@@ -171,7 +171,7 @@ def test_specifications_are_run_and_then_compared(place: Place, parents: list[st
     assert place.client.get_run(found.parents[1].run_id).data.tags[names.ROLE] == "investigation"
 
 
-def test_base_runs_and_studies_of_seeds_are_compared_too(place: Place, parents: list[str]) -> None:
+def test_base_runs_and_studies_of_seeds_are_compared_too(place: Place, parents: list[str], tmp_path: Path) -> None:
     settings = ("default", "a_data_order=3")
     radial = {**SYSTEM, "design": "radial", "mitigation_runs": 3}
     found = compare(*[investigate(**radial, hyperparameters=each) for each in settings])
@@ -184,6 +184,14 @@ def test_base_runs_and_studies_of_seeds_are_compared_too(place: Place, parents: 
     first, other = (each.run_id for each in found.parents)
     evaluate(first)  # which writes its table of cells again
     assert compare(first, other).metrics() == found.metrics()
+    document = json.loads(artifact(place, first, "investigation.json", tmp_path).read_text(encoding="utf-8"))
+    document["task"]["classes"].append("rare")  # without a test example, as version 0.1.0 left it out
+    unchanged = evaluate(first, metric="f1_macro").studies[0].own.mean
+    place.client.log_dict(first, document, "investigation.json")
+    [one] = compare(first, other, metric="f1_macro").comparison.differences
+    first_mean, other_mean = (evaluate(each, metric="f1_macro").studies[0].own.mean for each in (first, other))
+    assert one.means == pytest.approx((first_mean, other_mean))
+    assert first_mean == pytest.approx(unchanged * 2 / 3)  # two of three classes
     assert side.command.startswith("mlflow-l3d seeds ")
     assert "--seeds RUNS" in side.command
     # Its cells are those of the first parent.
@@ -303,3 +311,14 @@ def test_commands_are_named_by_the_options_in_which_they_differ(commands: tuple[
         for letter, command in zip("ab", commands, strict=True)
     ]
     assert system_names([Parent(run, {"task": {"name": "train.py"}}) for run in runs], ["", ""]) == named
+
+
+def test_a_hyperparameter_that_an_earlier_version_lacks_has_its_default() -> None:
+    about = {"task": {"name": "a"}, "approach": {"name": "synthetic"}}
+    runs = [
+        SimpleNamespace(info=SimpleNamespace(run_id=letter * 32), data=SimpleNamespace(params={}, tags={}))
+        for letter in "abc"
+    ]
+    known: list[dict[str, float]] = [{}, {"noise": 0.0}, {"noise": 0.1}]
+    parents = [Parent(run, {**about, "hyperparameters": each}) for run, each in zip(runs, known, strict=True)]
+    assert system_names(parents, ["", "", ""]) == ["noise=0.0 aaaaaaaa", "noise=0.0 bbbbbbbb", "noise=0.1"]

@@ -220,11 +220,16 @@ def test_a_gate_is_deleted_with_all_that_it_trained(
     assert {run.info.run_id for run in place.runs()} == before
 
 
-def test_a_change_without_an_effect_is_told(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_without_an_effect_is_told(
+    place: Place, baseline: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "no folder" / "summary.md"))
+    document = json.loads(place.download(baseline, "investigation.json", tmp_path).read_text(encoding="utf-8"))
+    del document["hyperparameters"]["spin"]  # as an earlier version that did not have it
+    place.client.log_dict(baseline, document, "investigation.json")
     asked = "hyperparameters=duration=1e-9"
     found = gated(asked, most_runs=5, smallest_effect=20)
-    assert found.decision == "equivalent"
+    assert (found.decision, found.answer.candidate) == ("equivalent", "duration=1e-09")
     look, again = found.answer.looks[-1], gated(asked, most_runs=5, smallest_effect=20)
     assert look.high > 0.01
     for each in (found, again):

@@ -27,6 +27,7 @@ from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.results import (
     SweepEvaluation,
     choices_among,
+    evaluate_sweep,
     left_out,
     points_of_runs,
     points_of_sweep,
@@ -174,10 +175,15 @@ def test_a_parent_without_a_score_says_why(client: MlflowClient) -> None:
     assert found[2].error == "holds no result: it is incomplete; if it has ended, evaluate it"
 
 
-def test_what_is_no_sweep_is_refused_in_one_line(client: MlflowClient) -> None:
+def test_what_is_no_sweep_is_refused_in_one_line(client: MlflowClient, monkeypatch: pytest.MonkeyPatch) -> None:
     run_id = client.create_run("0").info.run_id
     refuses("is a sweep without points", points_of_sweep, client, run_id)
     refuses("must be the parent run of an investigation", points_of_runs, client, [run_id])
+    old = logged(client, [SweptPoint("", {"shots": shots}, "sst2", None) for shots in (2, 4)])  # of an earlier version
+    with monkeypatch.context() as patch:
+        patch.setattr("mlflow_l3d.studies.sweep.results.connect", lambda: client)
+        line = f"source={old[0]},{old[1]}: has no point with a result that is read here. First evaluate each: mlflow"
+        refuses(line, evaluate_sweep, *old)
     refuses("no such run", points_of_runs, client, ["nobody"])
 
 
