@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
-from _common import ENVIRONMENT, machine, table
+from _common import machine, table, workplace
 
 PROTONET: Final = {"max_length": 50, "meta_learning_rate": 1e-3}
 REPTILE: Final = {
@@ -70,10 +70,11 @@ def main() -> None:
     parser.add_argument("--orders", type=int, default=6, help="of each row")
     parser.add_argument("--cases", default="", help="only those whose name holds this")
     options = parser.parse_args()
-    os.environ.update(ENVIRONMENT)
     print("# Meta-learning: data order\n")
     print(machine(), flush=True)
-    rows = [[name, *_case(*case, options)] for name, case in CASES.items() if options.cases in name]
+    with workplace() as place:
+        os.environ.update(place.environment, L3D_CACHE=str(place.folder))
+        rows = [[name, *_case(*case, options)] for name, case in CASES.items() if options.cases in name]
     print(f"\n{options.rows} rows of {options.orders} orders.\n")
     print(table(["way", "F1 macro", "worst", "standard deviation by order, points"], rows))
 
