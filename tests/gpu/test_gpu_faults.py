@@ -132,32 +132,38 @@ def test_prompts_that_do_not_fit_name_a_smaller_batch(note, at_most, tmp_path):
     assert tight.error is not None
 
 
-@pytest.mark.parametrize("deterministic", [True, False])
-def test_the_factor_replicate_shows_the_part_of_the_machine(note, deterministic, models, device, tmp_path, monkeypatch):
+@pytest.fixture
+def study(models, device, tmp_path, monkeypatch):
+    """Return a function that returns a small investigation."""
     from mlflow_l3d import investigate
 
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    monkeypatch.setenv("L3D_CACHE", str(tmp_path / "l3d"))
+    hyperparameters = {**GIVEN, "epochs": 8, "learning_rate": 3e-3}
+    runs = {"golden_runs": 4, "investigation_runs": 3, "mitigation_runs": 3}
+    shared = {"approach": "finetuning", "model": models("encoder"), "device": device, **runs}
+    return lambda **given: investigate(TASK, hyperparameters=hyperparameters, **shared, **given)
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_the_factor_replicate_shows_the_part_of_the_machine(note, deterministic, study, device):
     if device == "cpu" and not deterministic:
         pytest.skip("is about what only a GPU does")
 
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
-    found = investigate(
-        TASK,
-        factor="data_order,replicate",
-        approach="finetuning",
-        model=models("encoder"),
-        device=device,
-        hyperparameters={**GIVEN, "epochs": 8, "learning_rate": 3e-3},
-        golden_runs=4,
-        investigation_runs=3,
-        mitigation_runs=3,
-        deterministic=deterministic,
-    )
+    found = study(factor="data_order,replicate", deterministic=deterministic)
     frame = found.to_frame().set_index("factor")
     note(f"replicate | deterministic={deterministic} | {frame.to_dict('index')}")
     assert frame["consistency (%)"].notna().all()
     if deterministic:
         assert not frame.loc["replicate", "moves score by (pp)"] > 0  # nan if all runs of all rows are equal
         assert frame.loc["replicate", "consistency (%)"] == 100
+
+
+def test_a_cure_is_verified(note, study):
+    soup = "averaged weights of 5 trainings"
+    achieved = study(factor="data_order").cure(verify=1, remedy=soup).to_frame().set_index("remedy").loc[soup]
+    note(f"cure | {soup} | std {achieved['achieved_std']:.4f}, mean {achieved['achieved_mean_change']:+.4f}")
+    assert achieved["achieved_std"] >= 0  # else nan
 
 
 @pytest.mark.parametrize(
