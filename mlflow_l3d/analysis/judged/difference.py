@@ -201,7 +201,8 @@ def differences(several: Sequence[JudgedDifference]) -> list[JudgedDifference]:
     """Return the same differences, adjusted for their number, so that all claims hold together.
 
     p-values by Holm (1979), intervals by Bonferroni: each hold together whatever the dependence of scorers and
-    systems. With a smallest effect, signs and equivalences hold together. Where Holm's test alone establishes the sign, the interval ends at 0 (Strassburger and Bretz 2008).
+    systems. With a smallest effect, signs and equivalences hold together. Where Holm's test alone establishes the sign,
+    the interval ends at 0 (Strassburger and Bretz 2008).
 
     Examples
     --------
