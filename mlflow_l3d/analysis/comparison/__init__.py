@@ -87,7 +87,8 @@ def compare_systems(
     alone = [p_value(*each) for _, _, gaps, spreads in measured for each in zip(gaps, spreads, strict=True)]
     families = [(correlations(means, spreads), spreads) for _, means, _, spreads in measured]
     kept = 0.0 if math.isnan(smallest_effect) else KEPT
-    adjusted, joint = joint_p_values(alone, families, kept=kept), joint_level(families, level)
+    adjusted = joint_p_values(alone, families, kept=kept)
+    joint = joint_level(families, level)
     differences: list[Difference] = []
     order: list[Rank] = []
     for (task, means, gaps, spreads), p_values in zip(measured, np.split(adjusted, len(tasks)), strict=True):
