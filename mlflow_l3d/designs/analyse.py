@@ -6,11 +6,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from statistics import NormalDist
 from typing import Final
 
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.analysis.comparison.difference import POWERS
 from mlflow_l3d.analysis.consistency.results import Consistency
 from mlflow_l3d.analysis.importance.checks import all_checks, in_order
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence
@@ -197,11 +199,12 @@ def _ranking(design: type[Design], importances: Mapping[str, Importance], level:
 SMALLEST_DISTANCE: Final = 0.05
 """A corrected importance nearer to 0 than this is not distinguished from it by an affordable number of runs."""
 MOST_TIMES: Final = 10
-"""At most so many times the rows that there are is advised."""
+"""At most so many times the rows, or cells, that there are is advised."""
 _MORE: Final = 1.25
 _MORE_ROWS: Final = 5
 """Fewer rows than this many times those there are, or than so many more, change no verdict that luck does not."""
 _HARDLY: Final = "more runs will change little of what you do."
+_SETTLE: Final = f"settle it with {100 * POWERS[0]:.0f} % probability"
 _RADIAL: Final = "radial"
 
 
@@ -268,21 +271,24 @@ def _more_runs(design: type[Design], record: Importance) -> Advice:
     half_of_interval = distance + (high if record.importance_corrected < 0 else -low)
     # This interval may be wider than one expects of as many runs; so would be those of more.
     half_width = min(distance, distance / half_of_interval * design.half_width(components, rows=rows, columns=columns))
+    # With all of the distance half of the intervals contain 0, as the estimate is as often nearer to it as farther.
+    quantile, luck = map(NormalDist().inv_cdf, ((1 + record.level) / 2, POWERS[0]))
+    half_width *= quantile / (quantile + luck)
     right = f"If the true share is near {100 * total_index_of(record.importance_corrected):.0f} %, about"
     if (same := design.needed(half_width, components, columns).rows) is not None and same <= MOST_TIMES * rows:
         same = max(same, least)
         of = f" of {columns} columns" if design.has_columns else ""
-        return Advice("more_rows", f"{right} {same} {word}{of} settle it (mitigation_runs={same}).", same)
+        return Advice("more_rows", f"{right} {same} {word}{of} {_SETTLE} (mitigation_runs={same}).", same)
     needed = design.needed(half_width, components)
-    if needed.rows is not None and design.has_columns:
+    if needed.rows is not None and design.has_columns and (needed.cells or 0) <= MOST_TIMES * rows * columns:
         most = max(needed.rows, fewest_rows(record), least * (needed.columns == columns))
         size = f"{most} {word} of {needed.columns} columns"
         settings = f"mitigation_runs={most}, investigation_runs={needed.columns}"
-        text = f"{right} {size} settle it ({settings}); more {word} alone do not."
+        text = f"{right} {size} {_SETTLE} ({settings}); more {word} alone do not."
         return Advice("larger_table", text, most, needed.columns)
     pairs = design_named(_RADIAL).needed(half_width, components).rows if design.name != _RADIAL else None
     if pairs is not None and pairs <= MOST_TIMES * rows * columns:
         pairs = max(pairs, FEWEST_ROWS)
-        text = f"{right} {pairs} base runs of design=radial settle it (mitigation_runs={pairs}); this one does not."
+        text = f"{right} {pairs} base runs of design=radial {_SETTLE} (mitigation_runs={pairs}); this one does not."
         return Advice("other_design", text, pairs)
     return Advice("unaffordable", f"Settling it takes more than {MOST_TIMES} times these {rows} {word}: {_HARDLY}")

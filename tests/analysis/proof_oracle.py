@@ -151,8 +151,11 @@ def crossed_shifts(table: np.ndarray, variance: float, quantile: float) -> tuple
     error = min(error, math.sqrt(variance) * contributed / own)
     rest = variance - (error * own / contributed) ** 2
     shifts = []
-    for sign in (-1, 1):
-        at_the_limit = own * math.exp(sign * quantile * error) + contributed - own
+    # Of a gamma distribution with the skewness of the column means, the log variance of n draws has this error.
+    skewness = float(stats.skew(table.mean(axis=0), bias=False)) if n >= 5 else math.sqrt(1 / 3)
+    upward = max(error, math.sqrt(2 * (1 + skewness**2) / (n - 1)))
+    for sign, size in ((-1, error), (1, upward)):
+        at_the_limit = own * math.exp(sign * quantile * size) + contributed - own
         shifts.append(math.hypot(quantile * math.sqrt(max(0.0, rest)), math.log(at_the_limit / contributed)))
     return shifts[0], shifts[1]
 

@@ -27,7 +27,7 @@ from mlflow_l3d.analysis.comparison.difference import (
 )
 from mlflow_l3d.analysis.comparison.families import joint_level, joint_p_values, over_tasks, ranks
 from mlflow_l3d.analysis.comparison.predictions import check_effect
-from mlflow_l3d.analysis.comparison.results import UNDECIDED, Comparison, Difference, Rank, TaskMean, decide
+from mlflow_l3d.analysis.comparison.results import KEPT, UNDECIDED, Comparison, Difference, Rank, TaskMean, decide
 from mlflow_l3d.analysis.comparison.system import Means, Pairing, System, mean_scores
 from mlflow_l3d.analysis.comparison.wins import example_wins, pair_wins, run_wins
 from mlflow_l3d.analysis.importance.multiplicity import alike, holm, letters
@@ -86,7 +86,9 @@ def compare_systems(
         measured.append((task, means, gaps, [spread(means, *pair) for pair in pairs]))
     alone = [p_value(*each) for _, _, gaps, spreads in measured for each in zip(gaps, spreads, strict=True)]
     families = [(correlations(means, spreads), spreads) for _, means, _, spreads in measured]
-    adjusted, joint = joint_p_values(alone, families), joint_level(families, level)
+    kept = 0.0 if math.isnan(smallest_effect) else KEPT
+    adjusted = joint_p_values(alone, families, kept=kept)
+    joint = joint_level(families, level)
     differences: list[Difference] = []
     order: list[Rank] = []
     for (task, means, gaps, spreads), p_values in zip(measured, np.split(adjusted, len(tasks)), strict=True):

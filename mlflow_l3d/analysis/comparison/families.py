@@ -23,7 +23,7 @@ Family: TypeAlias = tuple[FloatArray, Sequence[Spread]]
 :func:`mlflow_l3d.analysis.comparison.difference.correlations`, and the spread of each."""
 
 
-def joint_p_values(p_values: Sequence[float], families: Sequence[Family]) -> FloatArray:
+def joint_p_values(p_values: Sequence[float], families: Sequence[Family], *, kept: float = 0.0) -> FloatArray:
     """Return p-values adjusted for the number of differences, in the order given.
 
     Parameters
@@ -32,6 +32,8 @@ def joint_p_values(p_values: Sequence[float], families: Sequence[Family]) -> Flo
         Of each difference alone, task by task.
     families
         One per task.
+    kept
+        See :func:`mlflow_l3d.analysis.importance.multiplicity.holm`.
 
     Returns
     -------
@@ -54,7 +56,9 @@ def joint_p_values(p_values: Sequence[float], families: Sequence[Family]) -> Flo
     steps = (1 + (smallest <= own[order]).sum(axis=0)) / (1 + len(drawn))
     adjusted = np.empty_like(own)
     adjusted[order[::-1]] = np.maximum.accumulate(steps[::-1])
-    return np.minimum(np.maximum(adjusted, own), holm(own))
+    in_one_step = (1 + (smallest[:, -1:] <= own).sum(axis=0)) / (1 + len(drawn))
+    adjusted[:] = 1 / ((1 - kept) / adjusted + kept / in_one_step)
+    return np.minimum(np.maximum(adjusted, own), holm(own, kept=kept))
 
 
 def joint_level(families: Sequence[Family], level: float) -> float:

@@ -18,6 +18,8 @@ BETTER: Final = "better"
 WORSE: Final = "worse"
 EQUIVALENT: Final = "equivalent"
 UNDECIDED: Final = "undecided"
+KEPT: Final = 0.5
+"""Part of its level that a claimed sign keeps if there is a smallest effect: one tail, for what its interval claims."""
 
 
 def decide(gain: float, p: float, limits: tuple[float, float], smallest_effect: float, level: float) -> str:

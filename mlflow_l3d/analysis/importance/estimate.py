@@ -78,10 +78,13 @@ class Skewed(NamedTuple):
         Of the contributed variance, in [0, 1].
     error
         Of the part's logarithm.
+    upward
+        The least error that the upper end counts: few draws rarely show the long tail of their distribution.
     """
 
     share: float
     error: float
+    upward: float = 0.0
 
 
 NOT_SKEWED: Final = Skewed(1.0, 0.0)
@@ -118,6 +121,7 @@ class Jackknife:
         share = self.skewed.share
         error = min(self.skewed.error, self.error / max(self.skewed.share, SMALLEST_SHARE))
         rest = max(0.0, self.error**2 - (share * error) ** 2)
+        error = max(error, self.skewed.upward) if quantile > 0 else error
         constant = math.log1p(-share) if share < 1 else -math.inf
         part = float(np.logaddexp(constant, math.log(share) + quantile * error))
         return math.copysign(math.hypot(quantile * math.sqrt(rest), part), quantile)

@@ -18,13 +18,15 @@ from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, combined_error, t_p_value, t_quantile
 
 
-def holm(p_values: npt.ArrayLike) -> FloatArray:
+def holm(p_values: npt.ArrayLike, *, kept: float = 0.0) -> FloatArray:
     """Return p-values adjusted for their number (Holm 1979), in the order given.
 
     Parameters
     ----------
     p_values
         Shape (K,), in [0, 1]; nan if there is none: it stays nan and does not count.
+    kept
+        Part of its alpha / K that a claim does not pass on: that of another statement about the same parameter.
 
     Returns
     -------
@@ -34,7 +36,8 @@ def holm(p_values: npt.ArrayLike) -> FloatArray:
     """
     values = pd.Series(np.asarray(p_values, dtype=np.float64).reshape(-1))
     ordered = values.dropna().sort_values(kind="stable")
-    steps = ordered * np.arange(len(ordered), 0, -1)
+    count, claimed = len(ordered), np.arange(len(ordered))
+    steps = ordered * count * (count - claimed) / (count - kept * claimed)
     return np.asarray(steps.cummax().clip(upper=1.0).reindex(values.index), dtype=np.float64)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,12 @@ def std_shrinkage(degrees: npt.ArrayLike) -> FloatArray:
     half = np.asarray(degrees, dtype=np.float64) / 2
     factor: FloatArray = np.exp(gammaln(half + 0.5) - gammaln(half)) / np.sqrt(half)
     return factor
+
+
+FEWEST_LEVELS: Final = 5
+"""Draws below which their skewness cannot be seen."""
+UNSEEN_SKEWNESS: Final = 0.75
+"""Part of their degrees of freedom that is counted, so that limits hold for exponential draws, too: by simulation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,3 +213,27 @@ class MeanSquares:
         parts = (self.contributed, self.mitigated, main, interaction)
         degrees = self.contributed_degrees
         return VarianceComponents(design, "anova", self.rows, self.columns, *parts, contributed_degrees=degrees)
+
+
+def skewed_degrees(levels: FloatArray, degrees: float) -> float:
+    """Return the degrees of freedom of the mean square of few draws: 2 over its squared relative error.
+
+    Parameters
+    ----------
+    levels
+        The draws; they sum to zero.
+    degrees
+        Those of normal draws.
+
+    Notes
+    -----
+    The excess kurtosis is 2 skewness^2: that of a gamma distribution is 1.5, and few levels show too little skewness,
+    fewer than :data:`FEWEST_LEVELS` none.
+    """
+    square, size = float(np.square(levels).mean()), degrees + 1
+    if square <= 0:
+        return degrees
+    if size < FEWEST_LEVELS:
+        return UNSEEN_SKEWNESS * degrees
+    skewness = float((levels**3).mean()) / square**1.5 * math.sqrt(size * degrees) / (size - 2)
+    return float(degrees / (1 + skewness**2))

@@ -10,10 +10,10 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.analysis.importance.variances import FEWEST_LEVELS
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, IntArray, t_quantile, unseen_share
 from mlflow_l3d.analysis.judged import Components
 from mlflow_l3d.analysis.judged.moments import (
-    FEWEST_LEVELS,
     FEWEST_ROWS,
     JOINED,
     Effect,

@@ -12,6 +12,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.comparison.difference import POWERS, interval, p_value, runs_needed
 from mlflow_l3d.analysis.comparison.predictions import least_error
+from mlflow_l3d.analysis.comparison.results import KEPT
 from mlflow_l3d.analysis.importance.multiplicity import holm
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, t_quantile
 from mlflow_l3d.analysis.judged import JudgedDifference
@@ -199,8 +200,9 @@ def _plans(sides: Sides, spread: RowSpread | None, effect: float, level: float) 
 def differences(several: Sequence[JudgedDifference]) -> list[JudgedDifference]:
     """Return the same differences, adjusted for their number, so that all claims hold together.
 
-    p-values by Holm (1979), intervals by Bonferroni: both hold together whatever the dependence of scorers and
-    systems. Where Holm's test alone establishes the sign, the interval ends at 0 (Strassburger and Bretz 2008).
+    p-values by Holm (1979), intervals by Bonferroni: each hold together whatever the dependence of scorers and
+    systems. With a smallest effect, signs and equivalences hold together. Where Holm's test alone establishes the sign,
+    the interval ends at 0 (Strassburger and Bretz 2008).
 
     Examples
     --------
@@ -210,8 +212,9 @@ def differences(several: Sequence[JudgedDifference]) -> list[JudgedDifference]:
     [2.0, 2.0]
     """
     claims = [each for each in several if not math.isnan(each.p)]
+    kept = 0.0 if all(math.isnan(each.smallest_effect) for each in several) else KEPT
     joint = []
-    for each, p in zip(several, holm([each.p for each in several]), strict=True):
+    for each, p in zip(several, holm([each.p for each in several], kept=kept), strict=True):
         low = high = math.nan
         if not math.isnan(each.p):
             half = t_quantile(each.degrees, 1 - (1 - each.level) / len(claims)) * each.error

@@ -17,16 +17,13 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from mlflow_l3d.analysis.importance.variances import skewed_degrees
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray
 from mlflow_l3d.analysis.judged.table import level_codes, rows_apart
 
 GROUPS: Final = 250
 """Rows are left out one at a time up to this number, else in so many groups; fewer if there are many judges."""
 FEWEST_GROUPS: Final = 30
-FEWEST_LEVELS: Final = 5
-"""Judges or prompts below which their skewness cannot be seen."""
-UNSEEN_SKEWNESS: Final = 0.75
-"""Part of their degrees of freedom that is counted, so that limits hold for exponential levels, too: by simulation."""
 FEWEST_ROWS: Final = 3
 """Rows that must show two sources of luck apart."""
 JOINED: Final = " + "
@@ -199,7 +196,9 @@ def estimate_moments(values: FloatArray, effects: Effects) -> Moments:
     return Moments(
         variances=solve(whole, *sums),
         noise=np.block([[refines * sums[0] / len(values), np.zeros((count, len(degrees)))], [crossed_noise, added_by]]),
-        degrees=np.array([_degrees(each @ contrast[1:], of) for each, of in zip(contrasts, degrees, strict=True)]),
+        degrees=np.array(
+            [skewed_degrees(each @ contrast[1:], of) for each, of in zip(contrasts, degrees, strict=True)]
+        ),
         without=solve(*(each.sum(axis=0) - each for each in parts)),
         weights=np.array([np.square(np.bincount(code, weight)).sum() for code in (*codes, *of_crossing.values())]),
         row_means=means @ contrast,
@@ -231,21 +230,6 @@ def _contrasts(
     degrees = [math.prod(sizes[name] - 1.0 for name in each) for each in effects]
     contrasts = [np.hstack([deviations(effect, block) for block in fitted]) for effect in effects]
     return contrasts, np.array(degrees), np.array(added).reshape(len(effects), len(effects))
-
-
-def _degrees(levels: FloatArray, degrees: float) -> float:
-    """Return the degrees of freedom of the mean square of fitted levels: 2 over its squared relative error.
-
-    The excess kurtosis is 2 skewness^2: that of a gamma distribution is 1.5, and few levels show too little skewness,
-    fewer than :data:`FEWEST_LEVELS` none.
-    """
-    square, size = float(np.square(levels).mean()), degrees + 1
-    if square <= 0:
-        return degrees
-    if size < FEWEST_LEVELS:
-        return UNSEEN_SKEWNESS * degrees
-    skewness = float((levels**3).mean()) / square**1.5 * math.sqrt(size * degrees) / (size - 2)
-    return float(degrees / (1 + skewness**2))
 
 
 def _sums(columns: FloatArray, code: IntArray) -> FloatArray:

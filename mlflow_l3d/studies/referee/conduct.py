@@ -16,7 +16,7 @@ from mlflow_l3d.studies.base import entry_point, origin
 from mlflow_l3d.studies.files import save_result, temporary_folder
 from mlflow_l3d.studies.referee.existing import RunSource, existing_runs
 from mlflow_l3d.studies.referee.golden import GoldenSource
-from mlflow_l3d.studies.referee.numbers import Assessment, Judgement, Rules, runs_left
+from mlflow_l3d.studies.referee.numbers import JUDGED_BEFORE, Assessment, Judgement, Rules, runs_left
 from mlflow_l3d.studies.referee.numbers.session import Course, Session, SystemRecord
 from mlflow_l3d.studies.referee.record import ROLE, RefereeSession, SessionRecorder
 from mlflow_l3d.studies.referee.source import Candidate, check_baseline, check_scores
@@ -139,6 +139,7 @@ class Conduct:
             if described.key == self.recorder.systems[0].key:
                 return self._judgement(self.recorder.systems[0], replace(self.session.look({}), verdict="reject"))
             record = self.recorder.begin(described, self.source.metric)
+            notes = described.notes + ((JUDGED_BEFORE,) if record.verdict else ())
             try:
                 if not record.verdict:
                     self._decide(record, self._numbered(record, described), most_runs)
@@ -147,7 +148,7 @@ class Conduct:
             except BaseException as error:
                 self.recorder.end(record, error)
                 raise
-            return self._judgement(record, look, described.notes)
+            return self._judgement(record, look, notes)
 
     def _judgement(self, record: SystemRecord, look: Assessment, notes: tuple[str, ...] = ()) -> Judgement:
         """Return the answer; a champion that was replaced, and the baseline, are not better than the champion."""

@@ -37,6 +37,10 @@ def test_joint_p_values_lie_between_those_alone_and_holms(rng):
     assert (joint >= alone).all()
     assert (joint <= holm(alone)).all()
     assert (joint < holm(alone)).any()
+    # A sign that keeps a tail of its level, for its equivalence, passes on less.
+    shared = joint_p_values(alone, [(correlation, spreads)], kept=0.5)
+    assert (shared >= joint).all()
+    assert (shared > joint).any()
     assert 0.95 < joint_level([(correlation, spreads)], 0.95) < 1 - 0.05 / 6
     assert correlation.diagonal() == pytest.approx(1)
 

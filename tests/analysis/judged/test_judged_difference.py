@@ -202,6 +202,14 @@ def test_the_interval_of_a_claim_excludes_the_other_sign(rng):
         assert found.joint_low * sign >= 0 <= found.joint_high * sign
 
 
+def test_signs_and_equivalences_share_one_error_rate():
+    """Beside a certain sign, another one took 5 % and a false equivalence of the first 1.25 % more."""
+    found = difference(*of_values([1.0, 2, 3, 4, 5, 9], [0.0] * 6))
+    for effect, p in ((math.nan, 0.04), (0.1, 0.04 / 0.75)):
+        pair = [replace(found, p=p_value, smallest_effect=effect) for p_value in (1e-9, 0.04)]
+        assert [each.p_adjusted for each in differences(pair)] == pytest.approx([2e-9, p])
+
+
 def test_sides_on_two_scales_are_named(rng):
     share, points = of_values(rng.random(20), 100 * rng.random(20))
     assert any("different scales" in note for note in difference(share, points).notes)

@@ -98,6 +98,7 @@ def test_what_was_judged_keeps_its_verdict(source: Trained, conduct: Conduct) ->
         connect().delete_tag(conduct.recorder.systems[0].run_id, f"l3d.referee_{tag}")
     again = resumed(source, conduct.run_id).judge({"x": 2.0})
     assert (again.verdict, again.number, again.spent, len(source.made)) == (first.verdict, 1, 0, made)
+    assert (first.notes, again.notes) == ((), ("It was judged before: count its verdict once.",))
     line = json.loads(again.to_json())
     assert (line["verdict"], line["champion"], line["referee"]) == ("keep", "x=2.0", conduct.run_id)
 

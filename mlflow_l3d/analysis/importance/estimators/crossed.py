@@ -28,7 +28,7 @@ from mlflow_l3d.analysis.importance.estimate import (
 from mlflow_l3d.analysis.importance.estimators.missing_cells import unbalanced_components, variances_without_each
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import rounding_variance, with_scores
-from mlflow_l3d.analysis.importance.variances import MeanSquares
+from mlflow_l3d.analysis.importance.variances import MeanSquares, skewed_degrees
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, jackknife_variance
 
 FILLED: Final = 1e-6
@@ -128,7 +128,8 @@ def crossed_estimate(table: FloatArray) -> Estimate | None:
     that of leaving out one row at a time plus that of leaving out one column at a time, less what both count
     (:func:`_overlap`); degrees of freedom by Welch and Satterthwaite. Leaving out rows alone would claim a precision
     that N columns cannot give. The mean square of columns is one of few draws, so that its error is taken on its own
-    logarithm: ends lie as far from the centre as that moves the contributed variance, the rest added in squares.
+    logarithm: ends lie as far from the centre as that moves the contributed variance, the rest added in squares. Of few
+    columns the upper end counts the error of draws as skewed as they are, if it is larger.
 
     The logit has no bounds near its ends, so :func:`boundary_interval` is used where rows differ no more than chance
     allows (F test of ``MS_R / MS_E``, one-sided at 97.5 %), or a component is zero in the table or in one that lacks a
@@ -178,7 +179,8 @@ def _of_column_means(parts: Effects, squares: MeanSquares) -> Skewed:
     if not (squares.of_columns > 0 and (of_columns > 0).all()):
         return NOT_SKEWED
     share = squares.of_columns / squares.column_size / squares.contributed
-    return Skewed(share, math.sqrt(jackknife_variance(np.log(of_columns))))
+    upward = math.sqrt(2 / skewed_degrees(parts.of_columns, squares.columns - 1))
+    return Skewed(share, math.sqrt(jackknife_variance(np.log(of_columns))), upward)
 
 
 def _filled(table: FloatArray) -> FloatArray:

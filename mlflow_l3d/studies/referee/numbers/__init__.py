@@ -195,6 +195,8 @@ def _survival(gain: float, square: float, of_candidate: float, rules: Rules) -> 
 
 UNPAIRED: Final = "Unpaired: these runs share no seeds with the baseline."
 """Note of a candidate of runs that exist already."""
+JUDGED_BEFORE: Final = "It was judged before: count its verdict once."
+"""Note of a candidate that is asked again, as a change is that leaves the champion as it is."""
 OF_LOOK: Final = ("gain", "low", "high", "evidence", "needed")
 """Numbers of an assessment that tables and JSON have."""
 _EXIT_STATUS = {"keep": 0, "reject": 1, "undecided": 2}
