@@ -166,7 +166,7 @@ def test_page_is_whole_and_safe(document: Document, html: str) -> None:
     assert all(later - earlier <= 1 for earlier, later in pairwise(levels)), (
         "a heading of each level, for screen readers"
     )
-    assert not re.search(r"<th[^>]*></th>", html)
+    assert not re.search(r"<th[^>]*></th>|<td scope", html)
     assert document.to_html() == html
 
 
@@ -238,8 +238,9 @@ def test_links_work_in_a_frame_that_denies_addresses_and_print_opens_what_is_fol
     program = f"""
         const deny = () => {{ throw Error(); }}, self = 1, top = 2, window = {{ open: deny }};
         const getSelection = () => ({{ selectAllChildren() {{}} }});
-        const location = {{ get hash() {{ return ""; }}, set hash(_) {{ deny(); }} }}, details = [{{}}], heard = {{}};
-        const part = {{ tagName: "DETAILS", scrollIntoView() {{}} }};
+        const location = {{ get hash() {{ return ""; }}, set hash(_) {{ acts.push("hash"); deny(); }} }};
+        const details = [{{}}], heard = {{}}, acts = [];
+        const part = {{ tagName: "DETAILS", scrollIntoView() {{ acts.push("scroll"); }} }};
         const document = {{ getElementById: (name) => name === "factor-2" ? part : null }};
         const addEventListener = (name, then) => {{ heard[name] = then; }}, all = () => details;
         {last}
@@ -248,10 +249,15 @@ def test_links_work_in_a_frame_that_denies_addresses_and_print_opens_what_is_fol
         const run = {{ href: "https://mlflow", getAttribute: () => "https://mlflow" }};
         clicked({{ hash: "#factor-2", getAttribute: () => "#factor-2" }});
         clicked(run);
-        console.log(details[0].open, part.open, run.textContent);
+        console.log(details[0].open, part.open, run.textContent, ...acts);
     """
     shown = subprocess.run(["node", "-e", program], capture_output=True, check=True, text=True).stdout
-    assert shown == "true true https://mlflow\n"
+    assert shown == "true true https://mlflow hash scroll\n", "scrolled first, 'back' would stay at the part"
+
+
+def test_sorting_and_filtering_close_an_opened_example() -> None:
+    assert 'all("tbody tr:not(.opened)", table).sort(order)' in SCRIPT
+    assert 'all("[aria-expanded=true]", table).forEach(' in SCRIPT, "a second click would remove the next example"
 
 
 def test_text_fits_the_terminal(document: Document) -> None:

@@ -105,9 +105,9 @@ def test_agreement_of_predictions_is_that_of_the_records(every):
 def test_print_keeps_colours_and_cuts_no_table(every):
     screen, style = page(every["crossed"]).split("</style>")[0].split("@media print", 1)
     assert all(f"{part} {{ forced-color-adjust: none;" in screen for part in (".parts", ".legend i", ".grid"))
-    assert (
-        ":has(.term:hover, .term:focus) { overflow: visible; }" in screen
-    )  # else a short table cuts what a word means
+    assert ".scripted .tip { position: fixed; }" in screen  # else a table cuts what a word means
+    assert ".trials thead th:has(.term:hover, .term:focus) { z-index: 1; }" in screen  # else the next head covers it
+    assert "font-weight: 600; overflow-wrap: anywhere; }" in screen.split("summary {")[1].split("\n")[0]  # long factors
     assert ".controls label { max-width: 100%; }" in screen  # else a long name of a class moves a phone's page
     assert ":is(.bars, .filtered) .joint { display: block; }" in screen
     assert ".cells { display: block; }" in style  # else Firefox leaves the heading of a table on the page before
