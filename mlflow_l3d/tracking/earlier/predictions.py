@@ -97,7 +97,7 @@ def with_whole_averages(
     }
     whole = pd.DataFrame.from_dict(computed, orient="index")
     recorded = cells.loc[whole.index]
-    changed = [name for name in whole if not np.allclose(whole[name], recorded[name], equal_nan=True)]
+    changed = [name for name in averages if not np.allclose(whole[name], recorded[name], equal_nan=True)]
     if not changed:
         return cells
     text = f"Run {run_id}: version 0.1.0 left classes without a test example out of {', '.join(changed)}"
