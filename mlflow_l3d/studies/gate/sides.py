@@ -153,9 +153,10 @@ def recorded_side(client: Client, name: str, run_id: str, cells: pd.DataFrame | 
     )
     reason = "its data, files, model, hyperparameters or versions of libraries are not those of this machine"
     try:
-        values, declared = document["hyperparameters"], registry.hyperparameters_of(str(parameters["approach"]))
+        recorded = document["hyperparameters"]
+        declared = registry.hyperparameters_of(str(parameters["approach"])) or recorded
         # The key of the context shows whether one that this version does not have had an effect.
-        values = {each: values[each] for each in values if declared is None or each in declared}
+        values = {each: recorded[each] for each in recorded if each in declared}
         request = specify_golden(name, {**parameters, "hyperparameters": values}, phase=phase, **machine)
     except KeyError:
         reason = "it does not say how it was made"
@@ -163,7 +164,6 @@ def recorded_side(client: Client, name: str, run_id: str, cells: pd.DataFrame | 
         reason = str(error)
     else:
         if request.context_key == context:
-            # A hyperparameter that an earlier version did not have has its default.
             complete = {**side.document, "hyperparameters": request.document()["hyperparameters"]}
             return replace(side, request=request, document=complete, task=_task_of(request) if is_pilot else side.task)
         if changed := changed_names(document.get("numerics", {}), request.setup.numerics):
@@ -252,8 +252,8 @@ def _is_pilot(client: Client, name: str, run: Run) -> bool:
         about = getattr(read_result(client, str(run.info.run_id)), "about", None)  # a result made of children has none
         if about is None:
             raise ParameterError(name, run.info.run_id, "is a seeds study without a result", "Run its command again.")
-        command, again = investigate_command(about.source), about.source.command("seeds")
-        if command or not again:
+        command = investigate_command(about.source)
+        if command or not about.source.command("seeds"):
             allowed = "is a seeds study, and golden runs are compared"
             compare = f"Use mlflow-l3d compare --runs {run.info.run_id},RUN_ID."
             raise ParameterError(name, run.info.run_id, allowed, f"Train a {name}: {command}" if command else compare)
