@@ -31,7 +31,9 @@ def test_row_groups_are_read_when_their_cells_are_wanted(tmp_path: Path, monkeyp
     assert [place for place, _ in found] == [0, 1]
 
 
-def test_averages_of_version_0_1_0_are_computed_again_if_every_cell_has_predictions() -> None:
+def test_averages_of_version_0_1_0_are_computed_again_if_every_cell_has_predictions(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     cells = pd.DataFrame({"cell_key": ["a", "b"], "status": "FINISHED", "f1_macro": 1.0, "accuracy": 0.5})
     answers = pd.DataFrame({"cell_key": [*"aabb"], "label": [0, 1, 0, 2], "prediction": [0, 1, 0, 2]})
     of_task = {"task": {"classes": ["no", "yes", "rare"]}}
@@ -40,4 +42,6 @@ def test_averages_of_version_0_1_0_are_computed_again_if_every_cell_has_predicti
     assert whole["accuracy"].tolist() == [0.5, 0.5]
     for known in ({"hyperparameters": {"classes": "no+yes"}}, {"imported_from": "csv"}, {"greater_is_better": True}):
         assert with_whole_averages("run", {**of_task, **known}, cells, answers) is cells
-    assert with_whole_averages("run", of_task, cells, answers[:2]) is cells  # not one of two
+    for lost in (answers[:2], None):  # predictions of one of two, or of both
+        assert with_whole_averages("run", of_task, cells, lost) is cells
+    assert len(caplog.messages) == 3

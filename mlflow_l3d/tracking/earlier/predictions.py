@@ -73,18 +73,23 @@ def warn_of_missing(present: Mapping[str, bool]) -> None:
 
 
 def with_whole_averages(
-    run_id: str, document: Mapping[str, Any], cells: pd.DataFrame, answers: pd.DataFrame | Mapping[str, Any]
+    run_id: str, document: Mapping[str, Any], cells: pd.DataFrame, answers: pd.DataFrame | Mapping[str, Any] | None
 ) -> pd.DataFrame:
     """Return cells whose macro averages are over all classes: version 0.1.0 left out those without a test example.
 
     `document` describes the parent; `answers` has `label`, `prediction`, and `cell_key` or the cell's row, `run`. Later
-    studies, files and studies of chosen classes are unchanged, and any if a finished cell has no predictions.
+    studies, files and studies of chosen classes are unchanged, and any if a finished cell has no predictions (None).
     """
     classes = len((document.get("task") or {}).get("classes") or ())
     is_later = "greater_is_better" in document or "imported_from" in document
     if is_later or not classes or (document.get("hyperparameters") or {}).get("classes", "all") != "all":
         return cells
     averages = {each.name: each.of_classes for each in METRICS if each.of_classes and each.name in cells}
+    if answers is None:
+        fix = "Not every cell has predictions: if there are such classes, give the command of the study again."
+        text = "Run %s: version 0.1.0 left classes without a test example out of %s. %s"
+        _logger.warning(text, run_id, ", ".join(averages), fix)
+        return cells
     rows = dict(zip(cells["cell_key"], cells.index, strict=True))
     table = pd.DataFrame(answers)
     table = table[~table[names.REFERENCE]] if names.REFERENCE in table else table
