@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tomllib
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from importlib.metadata import EntryPoint, EntryPoints, PackageNotFoundError, distribution, entry_points
 from pathlib import Path
@@ -101,3 +102,12 @@ def _entry_points(parameter: str) -> dict[str, tuple[EntryPoint, ...]]:
     if not by_name and parameter != "metric":
         raise L3DError(f"{parameter}: the installation of mlflow-l3d is old and has none. Run pip install -e . again.")
     return {name: tuple(points.values()) for name, points in by_name.items()}
+
+
+def hyperparameters_of(approach: str) -> Mapping[str, Any] | None:
+    """Return name -> declaration, of an approach with an entry point; None if it cannot be loaded or declares none."""
+    try:
+        declared = getattr(load("approach", approach), "hyperparameters", None)
+    except L3DError:  # no longer installed, or damaged
+        return None
+    return declared if isinstance(declared, Mapping) else None

@@ -12,7 +12,6 @@ import pandas as pd
 
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.command.template import options_of
-from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.designs import all_designs
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
@@ -91,8 +90,7 @@ class Parent:
 
     def _hyperparameters(self, approach: str) -> dict[str, object]:
         """Return its hyperparameters; one that an earlier version did not have has its default."""
-        made = registry.load("approach", approach) if approach in registry.names("approach") else None
-        declared: Mapping[str, Hyperparameter] = getattr(made, "hyperparameters", None) or {}
+        declared = registry.hyperparameters_of(approach) or {}
         recorded: Mapping[str, object] | None = self.document.get("hyperparameters")
         return {} if recorded is None else {name: each.default for name, each in declared.items()} | dict(recorded)
 

@@ -145,8 +145,9 @@ def read_runs(client: Client, parent: Parent, metric: Metric) -> Runs:
         kept = kept.sort_values("index" if phase == "golden" else "row", kind="stable").reset_index(drop=True)
         predictions = join_predictions(answers_of_parent(client, parent.run_id, kept), len(kept))
         predictions = predictions or join_predictions(answers_of_cells(client, kept), len(kept))
-        if predictions is not None:
-            kept = with_whole_averages(parent.run_id, parent.document, kept, pd.DataFrame(predictions._asdict()))
+        if metric.of_classes is not None:
+            answers = None if predictions is None else predictions._asdict()
+            kept = with_whole_averages(parent.run_id, parent.document, kept, answers)
         of_seeds = kept[[name for name in map(str, kept) if name.startswith(SEED)]].dropna(axis=1)
         recorded = {name.removeprefix(SEED): of_seeds[name].to_numpy() for name in map(str, of_seeds)}
         settings, units, seed, seeds = _independent(parent, kept)

@@ -69,8 +69,8 @@ def result_of(client: Client, run_id: str, parameter: str) -> Any:
     run = parent_run(client, run_id, parameter)
     if (result := read_result(client, str(run.info.run_id), files=True)) is None:
         is_search = run.data.tags.get(names.ROLE) == "search"
-        fix = "Give its command again: finished trials count." if is_search else "First use mlflow-l3d evaluate."
-        raise ParameterError(parameter, run.info.run_id, "holds no result", f"If it has ended: {fix}")
+        fix = "give its command again: finished trials count." if is_search else "first use mlflow-l3d evaluate."
+        raise ParameterError(parameter, run.info.run_id, "holds no result", f"If it has ended, {fix}")
     return result
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d import registry
 from mlflow_l3d.analysis.comparison.power import MOST_AUTO
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.approaches.command.files import changed_names
@@ -131,7 +132,6 @@ def recorded_side(client: Client, name: str, run_id: str, cells: pd.DataFrame | 
         allowed = "has no golden runs that finished, and a gate compares golden runs"
         raise ParameterError(name, run.info.run_id, allowed, "Investigate it with golden_runs=20 or more.")
     document = fetch_document(client, str(run.info.run_id), names.INVESTIGATION) or {}
-    title = str(run.info.run_name or run_id)
     context = run.data.tags.get(names.CONTEXT_KEY)
     typed = {key: value for key, value in document.get("parameters", {}).items() if key in MAIN}
     parameters = {**typed, **kept_whole(context), "device": own_parameter(run, "device") or "auto"}
@@ -140,7 +140,7 @@ def recorded_side(client: Client, name: str, run_id: str, cells: pd.DataFrame | 
     root_seed = str(parameters.get("root_seed", ""))
     side = Side(
         name,
-        title,
+        str(run.info.run_name or run_id),
         {"context": context, "root_seed": parameters.get("root_seed")} if context else {"run": str(run.info.run_id)},
         str(run.info.run_id),
         str(run.info.experiment_id),
@@ -153,15 +153,17 @@ def recorded_side(client: Client, name: str, run_id: str, cells: pd.DataFrame | 
     )
     reason = "its data, files, model, hyperparameters or versions of libraries are not those of this machine"
     try:
-        recorded = {**parameters, "hyperparameters": document["hyperparameters"]}
-        request = specify_golden(name, recorded, phase=phase, **machine)
+        recorded = document["hyperparameters"]
+        declared = registry.hyperparameters_of(str(parameters["approach"])) or recorded
+        # The key of the context shows whether one that this version does not have had an effect.
+        values = {each: recorded[each] for each in recorded if each in declared}
+        request = specify_golden(name, {**parameters, "hyperparameters": values}, phase=phase, **machine)
     except KeyError:
         reason = "it does not say how it was made"
     except L3DError as error:
         reason = str(error)
     else:
         if request.context_key == context:
-            # A hyperparameter that an earlier version did not have has its default.
             complete = {**side.document, "hyperparameters": request.document()["hyperparameters"]}
             return replace(side, request=request, document=complete, task=_task_of(request) if is_pilot else side.task)
         if changed := changed_names(document.get("numerics", {}), request.setup.numerics):
@@ -250,9 +252,8 @@ def _is_pilot(client: Client, name: str, run: Run) -> bool:
         about = getattr(read_result(client, str(run.info.run_id)), "about", None)  # a result made of children has none
         if about is None:
             raise ParameterError(name, run.info.run_id, "is a seeds study without a result", "Run its command again.")
-        source = about.source
-        command, again = investigate_command(source), source.command("seeds")
-        if command or not again:
+        command = investigate_command(about.source)
+        if command or not about.source.command("seeds"):
             allowed = "is a seeds study, and golden runs are compared"
             compare = f"Use mlflow-l3d compare --runs {run.info.run_id},RUN_ID."
             raise ParameterError(name, run.info.run_id, allowed, f"Train a {name}: {command}" if command else compare)

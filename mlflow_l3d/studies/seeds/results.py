@@ -175,8 +175,7 @@ def read_parent(client: Client, run_id: str) -> ReadParent:
         if table is not None
     ]
     answers = pd.concat(tables, ignore_index=True) if tables else None
-    if answers is not None:
-        cells = with_whole_averages(run_id, document, cells, answers)
+    cells = with_whole_averages(run_id, document, cells, answers)
     return ReadParent(recorded.parent, document, cells, answers)
 
 

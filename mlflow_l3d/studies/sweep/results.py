@@ -138,7 +138,7 @@ def evaluate_sweep(*run_ids: str, project_run: str | None = None, log: bool = Tr
     points, experiments = points_of_runs(client, run_ids) if several else points_of_sweep(client, *run_ids)
     if all(point.error.startswith(_NO_RESULT) for point in points):  # as of an earlier version, whose page stays
         fix = f"First evaluate each: mlflow-l3d evaluate {points[0].run_id}"
-        raise ParameterError("source", ",".join(run_ids), "has no point with a result that is read here", fix)
+        raise ParameterError("source", ",".join(run_ids), "has no point whose result this version reads", fix)
     result = SweepEvaluation(
         sweep=analyse_sweep(points, left_out(points)),
         title=f"{len(points)} investigations side by side",

@@ -73,29 +73,46 @@ def warn_of_missing(present: Mapping[str, bool]) -> None:
 
 
 def with_whole_averages(
-    run_id: str, document: Mapping[str, Any], cells: pd.DataFrame, answers: pd.DataFrame
+    run_id: str, document: Mapping[str, Any], cells: pd.DataFrame, answers: pd.DataFrame | Mapping[str, Any] | None
 ) -> pd.DataFrame:
     """Return cells whose macro averages are over all classes: version 0.1.0 left out those without a test example.
 
-    `document` describes the parent; `answers` has `label`, `prediction`, and `cell_key` or the cell's row, `run`.
+    `document` describes the parent; `answers` has `label`, `prediction`, and `cell_key` or the cell's row, `run`. Later
+    studies, files and studies of chosen classes are unchanged, and any if a finished cell has no predictions (None).
     """
-    if names.REFERENCE in answers and answers[names.REFERENCE].dtype == bool:
-        answers = answers[~answers[names.REFERENCE]]
     classes = len((document.get("task") or {}).get("classes") or ())
-    is_coded = answers["label"].dtype.kind == answers["prediction"].dtype.kind == "i"
-    if not is_coded or answers["label"].nunique() >= classes:
+    is_later = "greater_is_better" in document or "imported_from" in document
+    if is_later or not classes or (document.get("hyperparameters") or {}).get("classes", "all") != "all":
         return cells
     averages = {each.name: each.of_classes for each in METRICS if each.of_classes and each.name in cells}
-    whole = cells.copy()
+    if answers is None:
+        fix = "Not every cell has predictions: if there are such classes, give the command of the study again."
+        text = "Run %s: version 0.1.0 left classes without a test example out of %s. %s"
+        _logger.warning(text, run_id, ", ".join(averages), fix)
+        return cells
     rows = dict(zip(cells["cell_key"], cells.index, strict=True))
-    for at, each in answers.groupby(answers["run"] if "run" in answers else answers["cell_key"].map(rows)):
-        for name, of_classes in averages.items():
-            whole.loc[at, name] = of_classes(each["label"].to_numpy(), each["prediction"].to_numpy(), classes)
-    changed = [name for name in averages if not np.allclose(whole[name], cells[name], equal_nan=True)]
-    if changed:
-        text = "Run %s: version 0.1.0 left classes without a test example out of %s, which now count all classes."
-        _logger.warning(text, run_id, " and ".join(changed))
-    return whole
+    table = pd.DataFrame(answers)
+    table = table[~table[names.REFERENCE]] if names.REFERENCE in table else table
+    computed = {
+        at: {
+            name: of_classes(each["label"].to_numpy(), each["prediction"].to_numpy(), classes)
+            for name, of_classes in averages.items()
+        }
+        for at, each in table.groupby(table["run"] if "run" in table else table["cell_key"].map(rows))
+    }
+    whole = pd.DataFrame.from_dict(computed, orient="index")
+    recorded = cells.loc[whole.index]
+    changed = [name for name in averages if not np.allclose(whole[name], recorded[name], equal_nan=True)]
+    if not changed:
+        return cells
+    text = f"Run {run_id}: version 0.1.0 left classes without a test example out of {', '.join(changed)}"
+    finished = int(cells["status"].eq("FINISHED").sum())
+    if lost := finished - len(whole):
+        why = f"{lost} of {finished} finished cells have no predictions"
+        _logger.warning("%s. They stay so, because %s. Give the command of the study again.", text, why)
+        return cells
+    _logger.warning("%s, which now count all classes.", text)
+    return cells.assign(**{name: whole[name].reindex(cells.index) for name in changed})
 
 
 def has_reference(schema: pa.Schema) -> bool:

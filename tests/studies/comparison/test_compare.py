@@ -185,8 +185,11 @@ def test_base_runs_and_studies_of_seeds_are_compared_too(place: Place, parents: 
     evaluate(first)  # which writes its table of cells again
     assert compare(first, other).metrics() == found.metrics()
     document = json.loads(artifact(place, first, "investigation.json", tmp_path).read_text(encoding="utf-8"))
-    document["task"]["classes"].append("rare")  # without a test example, as version 0.1.0 left it out
+    document["task"]["classes"].append("rare")  # without a test example, as if chosen classes were two of three
     unchanged = evaluate(first, metric="f1_macro").studies[0].own.mean
+    place.client.log_dict(first, document, "investigation.json")
+    assert evaluate(first, metric="f1_macro").studies[0].own.mean == unchanged
+    del document["greater_is_better"]  # as of version 0.1.0, which left such a class out
     place.client.log_dict(first, document, "investigation.json")
     [one] = compare(first, other, metric="f1_macro").comparison.differences
     first_mean, other_mean = (evaluate(each, metric="f1_macro").studies[0].own.mean for each in (first, other))

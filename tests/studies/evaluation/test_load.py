@@ -135,9 +135,9 @@ def test_an_evaluation_and_one_without_a_result(studied: Studied) -> None:
     beside = mlflow_l3d.evaluate(",".join(ids))
     assert mlflow_l3d.load(beside.run_id).summary() == beside.summary()
     place.client.log_dict(ids[1], {"result": "Investigation", "content": {"strange": 1}}, "result.json")
-    refuses("holds no result. If it has ended: First use mlflow-l3d evaluate", mlflow_l3d.load, ids[1])
+    refuses("holds no result. If it has ended, first use mlflow-l3d evaluate", mlflow_l3d.load, ids[1])
     place.client.set_tag(ids[1], "l3d.role", "search")  # which evaluate does not score
-    refuses("If it has ended: Give its command again", mlflow_l3d.load, ids[1])
+    refuses("If it has ended, give its command again", mlflow_l3d.load, ids[1])
     place.client.set_tag(ids[1], "l3d.role", "investigation")
     again = mlflow_l3d.evaluate(ids[1])
     loaded = mlflow_l3d.load(ids[1])

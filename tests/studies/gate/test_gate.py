@@ -225,7 +225,8 @@ def test_a_change_without_an_effect_is_told(
 ) -> None:
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "no folder" / "summary.md"))
     document = json.loads(place.download(baseline, "investigation.json", tmp_path).read_text(encoding="utf-8"))
-    del document["hyperparameters"]["spin"]  # as an earlier version that did not have it
+    del document["hyperparameters"]["spin"]  # as an earlier version that did not have it, and had another one
+    document["hyperparameters"]["engine"] = "auto"
     place.client.log_dict(baseline, document, "investigation.json")
     asked = "hyperparameters=duration=1e-9"
     found = gated(asked, most_runs=5, smallest_effect=20)

@@ -182,7 +182,7 @@ def test_what_is_no_sweep_is_refused_in_one_line(client: MlflowClient, monkeypat
     old = logged(client, [SweptPoint("", {"shots": shots}, "sst2", None) for shots in (2, 4)])  # of an earlier version
     with monkeypatch.context() as patch:
         patch.setattr("mlflow_l3d.studies.sweep.results.connect", lambda: client)
-        line = f"source={old[0]},{old[1]}: has no point with a result that is read here. First evaluate each: mlflow"
+        line = f"source={old[0]},{old[1]}: has no point whose result this version reads. First evaluate each: mlflow"
         refuses(line, evaluate_sweep, *old)
     refuses("no such run", points_of_runs, client, ["nobody"])
 
