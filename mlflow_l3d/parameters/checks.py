@@ -22,7 +22,7 @@ from mlflow_l3d.parameters import Arguments, Parameters, declared
 from mlflow_l3d.parameters.shared import Columns, Sizes
 from mlflow_l3d.parameters.values import Choice, as_text, check_names, json_of, pairs
 from mlflow_l3d.tasks.base import Task
-from mlflow_l3d.tasks.files import is_data
+from mlflow_l3d.tasks.files import is_data, load_data
 from mlflow_l3d.tasks.identity import shorten
 from mlflow_l3d.tasks.kinds import Reading
 from mlflow_l3d.tasks.resolve import read_task
@@ -142,8 +142,8 @@ def columns_of(asked: Arguments) -> dict[str, Any]:
     }
 
 
-def read_again(name: str, given: Mapping[str, str], classes: Sequence[str]) -> Task:
-    """Return a named task from the columns that a study with the parameters `given` read.
+def read_again(data: Any, given: Mapping[str, str], classes: Sequence[str]) -> Task:
+    """Return a named task, or that of a data frame, from the columns that a study with the parameters `given` read.
 
     Raises
     ------
@@ -151,10 +151,11 @@ def read_again(name: str, given: Mapping[str, str], classes: Sequence[str]) -> T
         If it cannot be read, or has other classes than the study; none are known if `classes` is empty.
     """
     columns: dict[str, Any] = {column: given[column] for column in COLUMNS if column in given}
-    task = read_task(name, Reading(**columns))
+    reading = Reading(**columns)
+    task = read_task(data, reading) if isinstance(data, str) else load_data(data, type(data).__name__, reading)
     if classes and list(classes) != list(task.class_names):
         allowed = f"has other classes than the investigated one ({', '.join(map(shorten, classes))})"
-        raise ParameterError("task", name, allowed, "Give the data that were investigated.")
+        raise ParameterError("task", task.name, allowed, "Give the data that were investigated.")
     return task
 
 

@@ -34,6 +34,7 @@ from mlflow_l3d.studies.investigation.request import InvestigationRequest
 from mlflow_l3d.studies.investigation.scoring import Scored
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.files import is_data
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.earlier.predictions import read_rows
 from mlflow_l3d.tracking.records import CellRecord
@@ -100,13 +101,14 @@ class Analysed(OnOneScreen):
         """Return what MLflow's UI shows of its run: first of all which luck it is."""
         return self.report().description(*self.about.notes, *more, first=1)
 
-    def fragile(self, task: Task | str | None = None, count: int = 20) -> pd.DataFrame:
+    def fragile(self, task: Task | str | pd.DataFrame | None = None, count: int = 20) -> pd.DataFrame:
         """Return the examples on which runs differ most, with their texts and the names of their classes.
 
         Parameters
         ----------
         task
-            Holds the texts, which no run does: a task or its name; by default the investigated one, if it is known.
+            Holds the texts, which no run does: a task, its name, or a data frame; by default the investigated one, if
+            it is known.
         count
             How many examples at most.
 
@@ -115,14 +117,15 @@ class Analysed(OnOneScreen):
         ParameterError
             If there is no task, or the given one has other classes or examples.
         """
-        is_given, request = task is not None, getattr(self, "request", None)
-        if (task := task or (request and request.setup.task)) is None:
+        source, request, votes = self.about.source, getattr(self, "request", None), self.analysis.examples
+        is_read = isinstance(task, str) or is_data(task)
+        data: Any = read_again(task, source.given, source.classes) if is_read else task
+        if data is not None and votes is not None:
+            check_examples(data, votes.frame)
+        if (data := data or (request and request.setup.task)) is None:
             fix = "Give the file or name that was investigated, or the data as mlflow_l3d.make_task returns them."
             raise ParameterError("task", "none", "must hold the texts of the examples, which runs do not", fix)
-        task = read_again(task, self.about.source.given, self.about.source.classes) if isinstance(task, str) else task
-        if is_given and (votes := self.analysis.examples) is not None:
-            check_examples(task, votes.frame)
-        return fragile_frame(self.analysis.examples, task.texts_by_id(), task.class_names, count)
+        return fragile_frame(votes, data.texts_by_id(), data.class_names, count)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
