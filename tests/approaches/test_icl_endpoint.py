@@ -39,6 +39,7 @@ from mlflow_l3d.approaches.icl.endpoint.replies import (
 from mlflow_l3d.approaches.icl.endpoint.served import _QUESTION
 from mlflow_l3d.approaches.icl.endpoint.served import asked as chat_request
 from mlflow_l3d.approaches.icl.endpoint.store import BudgetError, Endpoint, Store
+from mlflow_l3d.approaches.progress import heard_by
 from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.execution.base import Job
@@ -355,6 +356,16 @@ def test_a_long_wait_that_a_server_asks_for_is_waited_or_ends_the_study(server, 
         with pytest.raises(EndpointError, match=f"or {wait}; the same command continues"):
             asked(client_of(server, tmp_path / "b"), "a")
     assert (len(waits), len(server.requests)) == (2, 4)
+
+
+def test_whoever_waits_for_a_cell_hears_that_the_server_asked_for_it(server, tmp_path, monkeypatch):
+    monkeypatch.setattr("mlflow_l3d.approaches.icl.endpoint.client._RETRIES", 0)
+    monkeypatch.setattr("mlflow_l3d.approaches.icl.endpoint.engine._LOOK_SECONDS", 0.01)
+    server.retry_after, told = "0.2", []
+    server.faults.extend([*[None] * 6, 503])  # the last of seven requests is a cell's
+    with heard_by(told.append):
+        answered(server, tmp_path)
+    assert (told[0], told[-1]) == (f"waiting 0 s for {server.url}", "")
 
 
 @pytest.mark.parametrize("wait", ["0.3", "300"])

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
@@ -51,6 +52,8 @@ class Client:
         Joins the key of every answer: what the server says of its model.
     verify
         Called before a request is sent again: the server may have been away, and serve another model now.
+    wait_until
+        When the last wait ends that the server asked for, by `time.monotonic`.
     """
 
     def __init__(self, endpoint: Endpoint, store: Store) -> None:
@@ -65,7 +68,7 @@ class Client:
         self._stopped: L3DError | None = None
         self._stop = asyncio.Event()
         self._renamed: dict[str, str] = {}
-        self._warned, self._longest = False, 1.0  # shorter waits interest nobody
+        self._warned, self._longest, self.wait_until = False, 1.0, 0.0  # shorter waits interest nobody
 
     def _connected(self) -> Any:
         """Return the client of `openai`, which counts attempts at a request before they are sent."""
@@ -222,6 +225,7 @@ class Client:
                 if attempt + 1 == _READS or not (others or may_pass):
                     raise replies.final_error(error, self.endpoint.base_url, self._secret) from None
                 renamed = renamed | others
+                self.wait_until = max(self.wait_until, time.monotonic() + wait)
                 if wait > self._longest:
                     self._longest = wait
                     _log.warning("%s asks to wait %.0f s. Waiting.", self.endpoint.base_url, wait)
