@@ -18,7 +18,7 @@ from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.parameters.checks import check_examples, read_again
+from mlflow_l3d.parameters.checks import read_again
 from mlflow_l3d.parameters.verbs import verbs
 from mlflow_l3d.report.html import fragile_frame
 from mlflow_l3d.report.numbers import counted
@@ -34,7 +34,6 @@ from mlflow_l3d.studies.investigation.request import InvestigationRequest
 from mlflow_l3d.studies.investigation.scoring import Scored
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tasks.base import Task
-from mlflow_l3d.tasks.files import is_data
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.earlier.predictions import read_rows
 from mlflow_l3d.tracking.records import CellRecord
@@ -107,8 +106,7 @@ class Analysed(OnOneScreen):
         Parameters
         ----------
         task
-            Holds the texts, which no run does: a task, its name, or a data frame; by default the investigated one, if
-            it is known.
+            Holds the texts, which no run does: a task, its name or a data frame; by default what was investigated.
         count
             How many examples at most.
 
@@ -117,12 +115,12 @@ class Analysed(OnOneScreen):
         ParameterError
             If there is no task, or the given one has other classes or examples.
         """
-        source, request, votes = self.about.source, getattr(self, "request", None), self.analysis.examples
-        is_read = isinstance(task, str) or is_data(task)
-        data: Any = read_again(task, source.given, source.classes) if is_read else task
-        if data is not None and votes is not None:
-            check_examples(data, votes.frame)
-        if (data := data or (request and request.setup.task)) is None:
+        votes = self.analysis.examples
+        if task is not None:
+            data = read_again(task, self.about.source.given, self.about.source.classes, votes)
+        elif (request := getattr(self, "request", None)) is not None:
+            data = request.setup.task
+        else:
             fix = "Give the file or name that was investigated, or the data as mlflow_l3d.make_task returns them."
             raise ParameterError("task", "none", "must hold the texts of the examples, which runs do not", fix)
         return fragile_frame(votes, data.texts_by_id(), data.class_names, count)
@@ -131,8 +129,6 @@ class Analysed(OnOneScreen):
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Investigation(CellStudyResult[InvestigationRequest], Analysed):
     """A finished investigation: ``summary()`` is its text, ``to_frame()`` has one row per factor.
-
-    It is a :class:`mlflow_l3d.studies.cells.CellStudyResult`.
 
     Attributes
     ----------
