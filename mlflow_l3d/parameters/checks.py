@@ -22,13 +22,15 @@ from mlflow_l3d.parameters import Arguments, Parameters, declared
 from mlflow_l3d.parameters.shared import Columns, Sizes
 from mlflow_l3d.parameters.values import Choice, as_text, check_names, json_of, pairs
 from mlflow_l3d.tasks.base import Task
-from mlflow_l3d.tasks.files import is_data
+from mlflow_l3d.tasks.files import is_data, load_data
 from mlflow_l3d.tasks.identity import shorten
 from mlflow_l3d.tasks.kinds import Reading
 from mlflow_l3d.tasks.resolve import read_task
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from mlflow_l3d.analysis.consistency.examples import ExampleVotes
 
 
 @dataclass(frozen=True)
@@ -142,31 +144,37 @@ def columns_of(asked: Arguments) -> dict[str, Any]:
     }
 
 
-def read_again(name: str, given: Mapping[str, str], classes: Sequence[str]) -> Task:
-    """Return a named task from the columns that a study with the parameters `given` read.
+def read_again(
+    data: Task | str | pd.DataFrame, given: Mapping[str, str], classes: Sequence[str], votes: ExampleVotes | None
+) -> Task:
+    """Return a task, a named one or that of a data frame, from the columns that a study with `given` parameters read.
 
     Raises
     ------
     ParameterError
-        If it cannot be read, or has other classes than the study; none are known if `classes` is empty.
+        If it cannot be read, or has other classes than the study; none are known if `classes` is empty. Or if it has
+        none of the examples that the study has votes on, or other labels.
     """
-    columns: dict[str, Any] = {column: given[column] for column in COLUMNS if column in given}
-    task = read_task(name, Reading(**columns))
-    if classes and list(classes) != list(task.class_names):
-        allowed = f"has other classes than the investigated one ({', '.join(map(shorten, classes))})"
-        raise ParameterError("task", name, allowed, "Give the data that were investigated.")
-    return task
-
-
-def check_examples(task: Task, examples: pd.DataFrame) -> None:
-    """Raise if a task of classes has none of some examples, or other labels; columns ``example_id`` and ``label``."""
+    fix = "Give the data that were investigated."
+    if isinstance(data, Task):
+        task = data
+    else:
+        columns: dict[str, Any] = {column: given[column] for column in COLUMNS if column in given}
+        reading = Reading(**columns)
+        task = read_task(data, reading) if isinstance(data, str) else load_data(data, type(data).__name__, reading)
+        if classes and list(classes) != list(task.class_names):
+            allowed = f"has other classes than the investigated one ({', '.join(map(shorten, classes))})"
+            raise ParameterError("task", task.name, allowed, fix)
+    if votes is None or not task.form.has_classes:
+        return task
     labels = dict(zip(task.example_ids.tolist(), task.labels.tolist(), strict=True))
-    both = zip(examples["example_id"], examples["label"], strict=True)
+    both = zip(votes.frame["example_id"], votes.frame["label"], strict=True)
     agree = [labels[each] == label for each, label in both if each in labels]
-    if task.form.has_classes and not (agree and all(agree)):
+    if not (agree and all(agree)):
         has = f"another class for {agree.count(False)} of {len(agree)}" if agree else "none"
         allowed = f"has {has} of the examples that the runs evaluated"
-        raise ParameterError("task", task.name, allowed, "Give the data that were investigated.")
+        raise ParameterError("task", task.name, allowed, fix)
+    return task
 
 
 def check_kind(

@@ -39,6 +39,7 @@ from mlflow_l3d.approaches.icl.endpoint.replies import (
 from mlflow_l3d.approaches.icl.endpoint.served import _QUESTION
 from mlflow_l3d.approaches.icl.endpoint.served import asked as chat_request
 from mlflow_l3d.approaches.icl.endpoint.store import BudgetError, Endpoint, Store
+from mlflow_l3d.approaches.progress import heard_by
 from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.execution.base import Job
@@ -89,6 +90,20 @@ def last_text(server: Server) -> str:
 def no_pause(monkeypatch):
     """Let clients not wait after an answer that is none."""
     monkeypatch.setattr("mlflow_l3d.approaches.icl.endpoint.client._PAUSE", 0.0)
+
+
+@pytest.fixture
+def waits(monkeypatch):
+    """Let clients note how long they would wait, and not wait."""
+    waits = []
+
+    async def wait_for(end, seconds):
+        end.close()
+        waits.append(seconds)
+        raise TimeoutError
+
+    monkeypatch.setattr("mlflow_l3d.approaches.icl.endpoint.client.asyncio.wait_for", wait_for)
+    return waits
 
 
 OPENED: list[Store] = []
@@ -325,26 +340,37 @@ def test_a_limit_of_tokens_per_minute_is_waited_for(server, tmp_path, caplog):
         asked(client_of(server, tmp_path / "b"), "a")
 
 
-def test_a_long_wait_that_a_server_asks_for_is_waited_or_ends_the_study(server, tmp_path, monkeypatch):
-    waits = []
+def test_a_long_wait_that_a_server_asks_for_is_waited_or_ends_the_study(server, tmp_path, waits):
+    async def verify():
+        waits.append("verified")
 
-    async def sleep(seconds, *_):
-        waits.extend([seconds] * (seconds > 0))
-
-    monkeypatch.setattr("mlflow_l3d.approaches.icl.endpoint.client.asyncio.sleep", sleep)
     server.retry_after = "300"  # the package openai does not wait so long
     server.faults.append(503)
-    (found,) = asked(client_of(server, tmp_path / "a"), "a")
-    assert (found["text"].strip() in TOKENS, waits) == (True, [300])
-    server.retry_after = formatdate(time.time() + 7200, usegmt=True)
-    server.faults.append(503)
-    with pytest.raises(EndpointError, match=r"or wait 7,\d+ s; the same command continues"):
-        asked(client_of(server, tmp_path / "b"), "a")
-    assert (waits, len(server.requests)) == ([300], 3)
+    client = client_of(server, tmp_path / "a")
+    client.verify = verify
+    (found,) = asked(client, "a")
+    assert (found["text"].strip() in TOKENS, waits) == (True, [300, "verified"])
+    for date, wait in ((formatdate(time.time() + 7200), r"wait 7,\d+ s"), ("1e99", "wait")):
+        server.retry_after = date
+        server.faults.append(503)
+        with pytest.raises(EndpointError, match=f"or {wait}; the same command continues"):
+            asked(client_of(server, tmp_path / "b"), "a")
+    assert (len(waits), len(server.requests)) == (2, 4)
 
 
-def test_a_request_is_not_sent_again_after_the_session_was_closed(server, tmp_path):
-    server.retry_after = "0.3"
+def test_whoever_waits_for_a_cell_hears_that_the_server_asked_for_it(server, tmp_path, monkeypatch):
+    monkeypatch.setattr("mlflow_l3d.approaches.icl.endpoint.client._RETRIES", 0)
+    monkeypatch.setattr("mlflow_l3d.approaches.icl.endpoint.engine._LOOK_SECONDS", 0.01)
+    server.retry_after, told = "0.2", []
+    server.faults.extend([*[None] * 6, 503])  # the last of seven requests is a cell's
+    with heard_by(told.append):
+        answered(server, tmp_path)
+    assert (told[0], told[-1]) == (f"waiting 0 s for {server.url}", "")
+
+
+@pytest.mark.parametrize("wait", ["0.3", "300"])
+def test_a_request_is_not_sent_again_after_the_session_was_closed(server, tmp_path, wait):
+    server.retry_after = wait
     server.faults.extend([429] * 60)
 
     async def closed():
@@ -576,17 +602,11 @@ def test_probabilities_are_no_log_probabilities(server, tmp_path, monkeypatch, c
     ],
     ids=["body", "choice", "finish_reason"],
 )
-def test_an_error_that_comes_as_an_answer_is_none(server, tmp_path, fault, monkeypatch):
-    pauses = []
-
-    async def sleep(seconds, *_):
-        pauses.append(seconds)
-
-    monkeypatch.setattr("mlflow_l3d.approaches.icl.endpoint.client.asyncio.sleep", sleep)
+def test_an_error_that_comes_as_an_answer_is_none(server, tmp_path, fault, waits):
     server.answer = lambda *_, **__: fault
     with pytest.raises(RefusedError, match=r"no answer of OpenAI's protocol 3 times \(upstream overloaded\). Check"):
         asked(client_of(server, tmp_path), "a")
-    assert [seconds for seconds in pauses if seconds] == [2, 4]
+    assert waits == [2, 4]
 
 
 def test_a_stream_is_no_answer(server, tmp_path, no_pause):

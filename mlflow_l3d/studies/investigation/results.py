@@ -18,7 +18,7 @@ from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.parameters.checks import check_examples, read_again
+from mlflow_l3d.parameters.checks import read_again
 from mlflow_l3d.parameters.verbs import verbs
 from mlflow_l3d.report.html import fragile_frame
 from mlflow_l3d.report.numbers import counted
@@ -100,13 +100,13 @@ class Analysed(OnOneScreen):
         """Return what MLflow's UI shows of its run: first of all which luck it is."""
         return self.report().description(*self.about.notes, *more, first=1)
 
-    def fragile(self, task: Task | str | None = None, count: int = 20) -> pd.DataFrame:
+    def fragile(self, task: Task | str | pd.DataFrame | None = None, count: int = 20) -> pd.DataFrame:
         """Return the examples on which runs differ most, with their texts and the names of their classes.
 
         Parameters
         ----------
         task
-            Holds the texts, which no run does: a task or its name; by default the investigated one, if it is known.
+            Holds the texts, which no run does: a task, its name or a data frame; by default what was investigated.
         count
             How many examples at most.
 
@@ -115,21 +115,20 @@ class Analysed(OnOneScreen):
         ParameterError
             If there is no task, or the given one has other classes or examples.
         """
-        is_given, request = task is not None, getattr(self, "request", None)
-        if (task := task or (request and request.setup.task)) is None:
+        votes = self.analysis.examples
+        if task is not None:
+            data = read_again(task, self.about.source.given, self.about.source.classes, votes)
+        elif (request := getattr(self, "request", None)) is not None:
+            data = request.setup.task
+        else:
             fix = "Give the file or name that was investigated, or the data as mlflow_l3d.make_task returns them."
             raise ParameterError("task", "none", "must hold the texts of the examples, which runs do not", fix)
-        task = read_again(task, self.about.source.given, self.about.source.classes) if isinstance(task, str) else task
-        if is_given and (votes := self.analysis.examples) is not None:
-            check_examples(task, votes.frame)
-        return fragile_frame(self.analysis.examples, task.texts_by_id(), task.class_names, count)
+        return fragile_frame(votes, data.texts_by_id(), data.class_names, count)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Investigation(CellStudyResult[InvestigationRequest], Analysed):
     """A finished investigation: ``summary()`` is its text, ``to_frame()`` has one row per factor.
-
-    It is a :class:`mlflow_l3d.studies.cells.CellStudyResult`.
 
     Attributes
     ----------

@@ -204,6 +204,7 @@ def test_a_file_is_read_from_the_columns_that_were_investigated(studied: Studied
     frame = known.fragile(str(file), 3)
     assert list(frame)[-2:] == ["c0", "c1"]
     assert list(frame["text"]) == [f"text {at}" for at in frame["example_id"]]
+    pd.testing.assert_frame_equal(known.fragile(pd.read_csv(file), 3), frame)
     refuses(r"has other classes than the investigated one \(c0, c1\)", loaded.fragile, str(file))
     file.write_text("".join(["text,label,mood\n", *rows[1:]]), encoding="utf-8")
     refuses(r"has another class for \d+ of \d+ of the examples that the runs evaluated", known.fragile, str(file))

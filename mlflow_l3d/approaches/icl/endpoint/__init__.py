@@ -78,7 +78,7 @@ class EndpointSession(PromptSession):
                     yield failed(cell.key, error)
             for cell, asked, work in under_way:
                 try:
-                    outcome = self._judged(cell, asked, *work.result())
+                    outcome = self._judged(cell, asked, *self.connection.outcome(work))
                 except (BudgetError, EndpointError) as error:
                     raise StudyEndedError(str(error)) from error
                 except Exception as error:  # noqa: BLE001 - as above

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
@@ -51,6 +52,8 @@ class Client:
         Joins the key of every answer: what the server says of its model.
     verify
         Called before a request is sent again: the server may have been away, and serve another model now.
+    wait_until
+        When the last wait ends that the server asked for, by `time.monotonic`.
     """
 
     def __init__(self, endpoint: Endpoint, store: Store) -> None:
@@ -63,8 +66,9 @@ class Client:
         self._free = asyncio.Semaphore(endpoint.concurrency)
         self._flying: dict[str, asyncio.Task[dict[str, Any]]] = {}
         self._stopped: L3DError | None = None
+        self._stop = asyncio.Event()
         self._renamed: dict[str, str] = {}
-        self._warned, self._longest = False, 1.0  # shorter waits interest nobody
+        self._warned, self._longest, self.wait_until = False, 1.0, 0.0  # shorter waits interest nobody
 
     def _connected(self) -> Any:
         """Return the client of `openai`, which counts attempts at a request before they are sent."""
@@ -85,15 +89,25 @@ class Client:
 
     async def _before(self, request: Any) -> None:
         retries = int(request.headers.get("x-stainless-retry-count", "0"))
-        if retries and self._stopped is not None:
-            raise self._stopped
+        if retries:
+            await self._check_again()
         if retries > 2 and not self._warned:  # a limit that passes soon interests nobody
             self._warned = True
             _log.warning("%s gave no answer %d times, and is asked again.", self.endpoint.base_url, retries)
-        if self.verify is not None and retries:
+        self.store.reserve(self._most(json.loads(request.content)))
+
+    async def _check_again(self) -> None:
+        """Raise if no request is to be sent again: the study ends, or the server has another model."""
+        if self._stopped is not None:
+            raise self._stopped
+        if self.verify is not None:
             with suppress(UnreachableError):
                 await self.verify()
-        self.store.reserve(self._most(json.loads(request.content)))
+
+    def _end(self, error: L3DError) -> None:
+        """Let requests that wait fail, too: they are not to try as long as this one did."""
+        self._stopped = self._stopped or error
+        self._stop.set()
 
     async def ask(self, path: str, body: Mapping[str, Any], read: Read, *, asked_for: str = "") -> dict[str, Any]:
         """Return what `read` extracts from the answer; from the store if the request was sent before.
@@ -149,7 +163,7 @@ class Client:
 
     async def close(self) -> None:
         """Keep what is under way, and close the connections."""
-        self._stopped = self._stopped or EndpointError("the session was closed.")
+        self._end(EndpointError("the session was closed."))
         if self._flying:
             await asyncio.wait(self._flying.values(), timeout=LAST_SECONDS)
         await self._openai.close()
@@ -170,7 +184,7 @@ class Client:
             except RefusedError:
                 raise
             except L3DError as error:
-                self._stopped = error  # the others that wait are not to try as long as this one did
+                self._end(error)
                 raise
             return content | {"paid": True}
 
@@ -179,9 +193,11 @@ class Client:
         renamed, most, fault, answer = self._renamed, self._most(body), "", None
         wait = 0.0
         for attempt in range(_READS):
-            await asyncio.sleep(max(wait, _PAUSE * attempt if fault else 0.0))
-            if attempt and self._stopped is not None:
-                raise self._stopped
+            if attempt > 0:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._stop.wait(), max(wait, _PAUSE * attempt if fault else 0.0))
+                await self._check_again()
+                wait = 0.0
             fields = {renamed.get(name, name): each for name, each in body.items()}
             whole = {"model": self.endpoint.name, **{name: each for name, each in fields.items() if name}}
             try:
@@ -209,6 +225,7 @@ class Client:
                 if attempt + 1 == _READS or not (others or may_pass):
                     raise replies.final_error(error, self.endpoint.base_url, self._secret) from None
                 renamed = renamed | others
+                self.wait_until = max(self.wait_until, time.monotonic() + wait)
                 if wait > self._longest:
                     self._longest = wait
                     _log.warning("%s asks to wait %.0f s. Waiting.", self.endpoint.base_url, wait)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Coroutine, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,12 +24,16 @@ from mlflow_l3d.approaches.icl.endpoint.replies import EndpointError
 from mlflow_l3d.approaches.icl.endpoint.store import Endpoint, Store, key_of
 from mlflow_l3d.approaches.icl.prompts import Prompt
 from mlflow_l3d.approaches.icl.recipe import Recipe
+from mlflow_l3d.approaches.progress import tell
 from mlflow_l3d.errors import L3DError
 
 T = TypeVar("T")
 
 _MOST_BYTES: Final = 8
 """Per token; text has 3 to 5. Servers that cut a prompt in silence (Ollama keeps half of its context) count fewer."""
+
+_LOOK_SECONDS: Final = 5.0
+"""How often whoever waits for answers says that the server asked for it."""
 
 _log = logging.getLogger(__name__)
 
@@ -116,7 +121,17 @@ class Connection:
 
     def result(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end."""
-        return self.begin(work).result()
+        return self.outcome(self.begin(work))
+
+    def outcome(self, work: Future[T]) -> T:
+        """Return what a coroutine gives; meanwhile say if the server asked to wait: that is no worker that hangs."""
+        state = ""
+        while wait([work], timeout=_LOOK_SECONDS).not_done:
+            if (left := self._client.wait_until - time.monotonic()) > 0:
+                tell(state := f"waiting {left:.0f} s for {self.endpoint.base_url}")
+        if state:
+            tell("")
+        return work.result()
 
     def obstacle(self, words: Sequence[str], calibrated: bool = False) -> str:
         """Return why class words get no scores that tell them apart; the empty text if they do.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from email.utils import mktime_tz, parsedate_tz
 from typing import Any, Final
 
 import numpy as np
@@ -192,6 +192,8 @@ _BAD_REQUEST: Final = 400
 BAD_REQUESTS: Final = frozenset({_BAD_REQUEST, 422})
 _NOT_FOUND: Final = 404
 _UNAUTHORISED: Final = frozenset({401, 403})
+_NEVER: Final = 1e10
+"""Seconds; what asks to wait longer names no time that anybody waits for."""
 
 
 class EndpointError(L3DError):
@@ -241,7 +243,7 @@ def final_error(error: Exception, base_url: str, secret: str) -> L3DError:
         line = f"{line.rstrip('.')}. Correct base_url (most end in /v1) or the name of the model."
     passes = is_limit_that_passes(error)
     if passes:
-        wait = f"wait {seconds:,.0f} s" if (seconds := asked_wait(error)) >= 1 else "wait"
+        wait = f"wait {seconds:,.0f} s" if 1 <= (seconds := asked_wait(error)) < _NEVER else "wait"
         line = f"{line.rstrip('.')}. Lower hyperparameter concurrency, or {wait}; the same command continues."
     return EndpointError(line) if passes or status in {_NOT_FOUND, _TOO_MANY} else RefusedError(line)
 
@@ -258,8 +260,8 @@ def asked_wait(error: Exception) -> float:
     text = getattr(getattr(error, "response", None), "headers", {}).get("retry-after", "")
     with suppress(ValueError):
         return max(0.0, float(text))
-    with suppress(TypeError, ValueError):
-        return max(0.0, (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds())
+    with suppress(ValueError, OverflowError):
+        return max(0.0, mktime_tz(date) - time.time()) if (date := parsedate_tz(text)) else 0.0
     return 0.0
 
 
