@@ -150,6 +150,13 @@ def test_two_tasks_make_a_mean_of_each_pair(rng):
     assert [each.task for each in found.ranks] == ["x", "x", "y", "y", "", ""]
 
 
+@pytest.mark.parametrize(("effect", "kept"), [(math.nan, 0.0), (0.5, 0.5)])
+def test_signs_and_equivalences_over_tasks_share_one_error_rate(rng, effect, kept):
+    tasks = {task: [scored(rng.normal(at, 1, 9), name=name) for at, name in enumerate("ABC")] for task in "xy"}
+    found = compare_systems(tasks, named("mse"), smallest_effect=effect).over_tasks
+    assert [each.p_adjusted for each in found] == pytest.approx(holm([each.found.p for each in found], kept=kept))
+
+
 @pytest.mark.slow
 def test_a_system_against_itself_claims_no_more_than_the_level_allows(rng):
     claims = repeats = 0
