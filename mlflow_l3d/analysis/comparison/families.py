@@ -56,6 +56,7 @@ def joint_p_values(p_values: Sequence[float], families: Sequence[Family], *, kep
     steps = (1 + (smallest <= own[order]).sum(axis=0)) / (1 + len(drawn))
     adjusted = np.empty_like(own)
     adjusted[order[::-1]] = np.maximum.accumulate(steps[::-1])
+    # What a claim keeps stays shared among all pairs, the rest passes on: so levels, 1 / p, are averaged.
     in_one_step = (1 + (smallest[:, -1:] <= own).sum(axis=0)) / (1 + len(drawn))
     adjusted[:] = 1 / ((1 - kept) / adjusted + kept / in_one_step)
     return np.minimum(np.maximum(adjusted, own), holm(own, kept=kept))
