@@ -33,8 +33,8 @@ def joint_p_values(p_values: Sequence[float], families: Sequence[Family], *, in_
     families
         One per task.
     in_one_step
-        Whether claims are those of the intervals at :func:`joint_level`, so that they hold together with all else that
-        these intervals claim. What a claimed sign leaves to others may then be taken by its own equivalence.
+        Whether the intervals at :func:`joint_level` make the claims. Signs and equivalences then hold together: a sign
+        that is claimed step by step passes on the level that its own equivalence needs.
 
     Returns
     -------

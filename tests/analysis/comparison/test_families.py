@@ -37,7 +37,7 @@ def test_joint_p_values_lie_between_those_alone_and_holms(rng):
     assert (joint >= alone).all()
     assert (joint <= holm(alone)).all()
     assert (joint < holm(alone)).any()
-    # Next to equivalences, signs are those of the same intervals. If signs keep half of their level, as in Holm's method,
+    # Next to equivalences, signs come from the same intervals. If signs keep half of their level, as in Holm's method,
     # up to 6 % of families of correlated pairs have a false claim.
     in_one_step = joint_p_values(alone, [(correlation, spreads)], in_one_step=True)
     for alpha in (0.001, 0.05, *joint):
