@@ -289,6 +289,6 @@ def _more_runs(design: type[Design], record: Importance) -> Advice:
     pairs = design_named(_RADIAL).needed(half_width, components).rows if design.name != _RADIAL else None
     if pairs is not None and pairs <= MOST_TIMES * rows * columns:
         pairs = max(pairs, FEWEST_ROWS)
-        text = f"{right} {pairs} base runs of design=radial {_SETTLE} (mitigation_runs={pairs}); this one does not."
+        text = f"{right} {pairs} base runs of design=radial {_SETTLE} (mitigation_runs={pairs}); this design does not."
         return Advice("other_design", text, pairs)
     return Advice("unaffordable", f"Settling it takes more than {MOST_TIMES} times these {rows} {word}{of}: {_HARDLY}")
