@@ -274,10 +274,10 @@ def _more_runs(design: type[Design], record: Importance) -> Advice:
     # With all of the distance half of the intervals contain 0, as the estimate is as often nearer to it as farther.
     quantile, luck = map(NormalDist().inv_cdf, ((1 + record.level) / 2, POWERS[0]))
     half_width *= quantile / (quantile + luck)
+    of = f" of {columns} columns" if design.has_columns else ""
     right = f"If the true share is near {100 * total_index_of(record.importance_corrected):.0f} %, about"
     if (same := design.needed(half_width, components, columns).rows) is not None and same <= MOST_TIMES * rows:
         same = max(same, least)
-        of = f" of {columns} columns" if design.has_columns else ""
         return Advice("more_rows", f"{right} {same} {word}{of} {_SETTLE} (mitigation_runs={same}).", same)
     needed = design.needed(half_width, components)
     if needed.rows is not None and design.has_columns and (needed.cells or 0) <= MOST_TIMES * rows * columns:
@@ -289,6 +289,6 @@ def _more_runs(design: type[Design], record: Importance) -> Advice:
     pairs = design_named(_RADIAL).needed(half_width, components).rows if design.name != _RADIAL else None
     if pairs is not None and pairs <= MOST_TIMES * rows * columns:
         pairs = max(pairs, FEWEST_ROWS)
-        text = f"{right} {pairs} base runs of design=radial {_SETTLE} (mitigation_runs={pairs}); this one does not."
+        text = f"{right} {pairs} base runs of design=radial {_SETTLE} (mitigation_runs={pairs}); this design does not."
         return Advice("other_design", text, pairs)
-    return Advice("unaffordable", f"Settling it takes more than {MOST_TIMES} times these {rows} {word}: {_HARDLY}")
+    return Advice("unaffordable", f"Settling it takes more than {MOST_TIMES} times these {rows} {word}{of}: {_HARDLY}")

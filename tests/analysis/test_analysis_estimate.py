@@ -43,3 +43,9 @@ def test_columns_and_interaction_make_the_upper_side_longer():
     found = crossed_estimate(drawn(np.random.default_rng(2), (100, 10), (1.0, 0.25, 0.25))).jackknife
     assert found.skewed.share > 0.2
     assert found.shift(2.0) > -found.shift(-2.0)
+
+
+@pytest.mark.parametrize("unit", [1e-120, 1e120])
+def test_an_interval_is_the_same_in_any_unit(unit):
+    table = drawn(np.random.default_rng(2), (20, 10), (1.0, 0.25, 0.25))
+    assert crossed_estimate(unit * table).interval() == pytest.approx(crossed_estimate(table).interval())

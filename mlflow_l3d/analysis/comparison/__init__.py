@@ -86,8 +86,7 @@ def compare_systems(
         measured.append((task, means, gaps, [spread(means, *pair) for pair in pairs]))
     alone = [p_value(*each) for _, _, gaps, spreads in measured for each in zip(gaps, spreads, strict=True)]
     families = [(correlations(means, spreads), spreads) for _, means, _, spreads in measured]
-    kept = 0.0 if math.isnan(smallest_effect) else KEPT
-    adjusted = joint_p_values(alone, families, kept=kept)
+    adjusted = joint_p_values(alone, families, in_one_step=rules.has_effect)
     joint = joint_level(families, level)
     differences: list[Difference] = []
     order: list[Rank] = []
@@ -110,6 +109,10 @@ class _Rules(NamedTuple):
     smallest_effect: float
     level: float
     lossy: tuple[str, ...]
+
+    @property
+    def has_effect(self) -> bool:
+        return not math.isnan(self.smallest_effect)
 
     def verdict(self, pair: tuple[str, str], difference: float, p: float, limits: tuple[float, float]) -> str:
         if {*pair} & {*self.lossy}:
@@ -179,7 +182,7 @@ def _over_tasks(
         by_pair.setdefault((each.first, each.second), []).append(each)
     values = [([each.difference for each in own], [each.spread.error for each in own]) for own in by_pair.values()]
     means_over_tasks = [over_tasks(*each, rules.level) for each in values]
-    adjusted = holm([one.p for one in means_over_tasks])
+    adjusted = holm([one.p for one in means_over_tasks], kept=KEPT if rules.has_effect else 0.0)
     joint = [over_tasks(*each, 1 - (1 - rules.level) / len(means_over_tasks)) for each in values]
     means = [
         TaskMean(*pair, tuple(tasks), one, p, rules.verdict(pair, one.difference, p, (limits.low, limits.high)))

@@ -23,7 +23,7 @@ Family: TypeAlias = tuple[FloatArray, Sequence[Spread]]
 :func:`mlflow_l3d.analysis.comparison.difference.correlations`, and the spread of each."""
 
 
-def joint_p_values(p_values: Sequence[float], families: Sequence[Family], *, kept: float = 0.0) -> FloatArray:
+def joint_p_values(p_values: Sequence[float], families: Sequence[Family], *, in_one_step: bool = False) -> FloatArray:
     """Return p-values adjusted for the number of differences, in the order given.
 
     Parameters
@@ -32,8 +32,9 @@ def joint_p_values(p_values: Sequence[float], families: Sequence[Family], *, kep
         Of each difference alone, task by task.
     families
         One per task.
-    kept
-        See :func:`mlflow_l3d.analysis.importance.multiplicity.holm`.
+    in_one_step
+        Whether the intervals at :func:`joint_level` make the claims. Signs and equivalences then hold together: a sign
+        that is claimed step by step passes on the level that its own equivalence needs.
 
     Returns
     -------
@@ -53,12 +54,12 @@ def joint_p_values(p_values: Sequence[float], families: Sequence[Family], *, kep
     drawn = _drawn(families)
     order = np.argsort(-own, kind="stable")
     smallest = np.minimum.accumulate(drawn[:, order], axis=1)
+    if in_one_step:
+        smallest[:] = smallest[:, -1:]
     steps = (1 + (smallest <= own[order]).sum(axis=0)) / (1 + len(drawn))
     adjusted = np.empty_like(own)
     adjusted[order[::-1]] = np.maximum.accumulate(steps[::-1])
-    in_one_step = (1 + (smallest[:, -1:] <= own).sum(axis=0)) / (1 + len(drawn))
-    adjusted[:] = 1 / ((1 - kept) / adjusted + kept / in_one_step)
-    return np.minimum(np.maximum(adjusted, own), holm(own, kept=kept))
+    return np.minimum(np.maximum(adjusted, own), holm(own, kept=float(in_one_step)))
 
 
 def joint_level(families: Sequence[Family], level: float) -> float:

@@ -235,5 +235,5 @@ def skewed_degrees(levels: FloatArray, degrees: float) -> float:
         return degrees
     if size < FEWEST_LEVELS:
         return UNSEEN_SKEWNESS * degrees
-    skewness = float((levels**3).mean()) / square**1.5 * math.sqrt(size * degrees) / (size - 2)
+    skewness = float(((levels / math.sqrt(square)) ** 3).mean()) * math.sqrt(size * degrees) / (size - 2)
     return float(degrees / (1 + skewness**2))
