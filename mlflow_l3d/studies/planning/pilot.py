@@ -153,7 +153,7 @@ def _as_planned(request: InvestigationRequest, seconds: list[float], sizes: Sequ
 
 def _test_examples(parent: Run) -> int:
     """Return how many examples a cell of a study predicts, those of the reference set included; 0 if not known."""
-    sizes = [own_parameter(parent, name) or "0" for name in ("test_size", "reference_size")]
+    sizes = own_parameter(parent, "test_size") or "", own_parameter(parent, "reference_size") or "0"
     return sum(map(int, sizes)) if all(map(str.isdigit, sizes)) else 0
 
 

@@ -225,12 +225,13 @@ def test_seconds_of_prompt_cells_are_those_of_as_many_test_examples(monkeypatch:
         "small": {"test_size": "auto", "resolved.test_size": "8"},
         "large": {"test_size": "'72'", "reference_size": "120"},
         "seeds": {"test_size": "auto"},  # records no number
+        "own data": {"reference_size": "120"},
     }
     parents = [Mock(info=Mock(run_id=name), data=Mock(params=params)) for name, params in studies.items()]
     monkeypatch.setattr(pilot_module, "runs_named", lambda *_: parents)
     cells = [
         Mock(data=Mock(tags={names.PARENT_RUN_ID: name}, metrics={"duration_seconds": seconds}))
-        for name, seconds in (("small", 2.0), ("large", 6.0), ("seeds", 50.0), ("deleted", 60.0), ("small", math.nan))
+        for name, seconds in (("small", 2.0), ("large", 6.0), ("seeds", 50.0), ("own data", 60.0), ("small", math.nan))
     ]
     request = Mock(setup=Mock(task=Mock(first_split=Mock(test=range(400)))))
     assert pilot_module._similar_seconds(request, Mock(), cells) == [8.0, 24.0]
