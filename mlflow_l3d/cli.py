@@ -58,8 +58,7 @@ class _HelpFormatter(argparse.HelpFormatter):
             return text
         lines = []
         for line in text.splitlines():
-            command = re.match(r"  \S+ +", line)
-            hanging = indent + " " * (command.end() if command else 0)
+            hanging = indent + " " * (command.end() if (command := re.match(r"  \S+ +", line)) else 0)
             lines.append(textwrap.fill(line, width, subsequent_indent=hanging, break_on_hyphens=False))
         return "\n".join(lines)
 
