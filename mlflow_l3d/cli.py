@@ -56,11 +56,11 @@ class _HelpFormatter(argparse.HelpFormatter):
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         if text.startswith("examples:"):
             return text
-        commands = ((line, re.match(r"  \S+ +", line)) for line in text.splitlines())
-        return "\n".join(
-            textwrap.fill(line, width, subsequent_indent=indent + " " * (command.end() if command else 0))
-            for line, command in commands
-        )
+        lines = []
+        for line in text.splitlines():
+            hanging = indent + " " * (command.end() if (command := re.match(r"  \S+ +", line)) else 0)
+            lines.append(textwrap.fill(line, width, subsequent_indent=hanging, break_on_hyphens=False))
+        return "\n".join(lines)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -113,6 +113,11 @@ def test_function_of_a_verb_takes_its_parameters_with_the_same_defaults(verb: st
         assert default in {None, inspect.Parameter.empty} or read(default) == read(row.parameters[name].default), name
 
 
+def test_help_breaks_no_option_at_its_hyphen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "90")
+    assert "--help-all has" in " ".join(cli.parser().format_help().split())
+
+
 def test_help_and_version_of_the_whole(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     for arguments in (["--help"], ["--version"]):

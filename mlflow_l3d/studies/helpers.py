@@ -147,11 +147,23 @@ def names() -> Names:
 
     approaches = tuple(registry.names("approach"))
     found = {name: tuple(registry.names(name)) for name in ("task", "design", "executor")}
-    made = {name: registry.load("approach", name) for name in approaches}
-    of_user = ("what {...} of it names",)  # such an approach is built from what the user types
-    factors = {name: of_user if getattr(each, "parameters", ()) else each().factors for name, each in made.items()}
-    hyperparameters = {name: tuple(getattr(each, "hyperparameters", ())) for name, each in made.items()}
+    factors, hyperparameters = {}, {}
+    for name in approaches:
+        factors[name], hyperparameters[name] = _names_of(name)
     return Names({"approach": approaches, **found, "metric": tuple(registered())}, factors, hyperparameters)
+
+
+def _names_of(approach: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return factors and hyperparameters of an approach; in place of factors why it cannot be loaded."""
+    try:
+        made = registry.load("approach", approach)
+        if getattr(made, "parameters", ()):  # is built from what the user types
+            return ("what {...} of it names",), tuple(made.hyperparameters)
+        made = made()
+        return tuple(made.factors), tuple(getattr(made, "hyperparameters", None) or ())
+    except Exception as error:  # noqa: BLE001 - of another package; the names of all others are still of use
+        why = error if isinstance(error, L3DError) else f"cannot be built ({type(error).__name__}: {error})"
+        return (str(why),), ()
 
 
 _FILES: Final = ("pyproject.toml", "l3d_mine.py", "test_l3d_mine.py")

@@ -5,7 +5,9 @@ import re
 import shlex
 from contextvars import copy_context
 from dataclasses import dataclass
+from unittest.mock import Mock
 
+from mlflow_l3d import registry
 from mlflow_l3d.analysis.cure import Prediction, Remedy
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.verbs import verbs
@@ -72,3 +74,14 @@ def test_list_names_what_is_installed() -> None:
     narrow = copy_context()
     narrow.run(columns.set, 80)
     assert max(map(len, narrow.run(found.summary).splitlines())) <= 80
+
+
+def test_names_of_a_broken_approach_say_why_and_keep_the_others(monkeypatch) -> None:
+    broken = {"command": Mock(side_effect=RuntimeError("boom"), parameters=()), "synthetic": Mock(parameters=())}
+    broken["synthetic"].return_value = Mock(factors=("a",), hyperparameters=None)
+    load = registry.load
+    monkeypatch.setattr(registry, "load", lambda group, name: broken.get(name) or load(group, name))
+    found = names()
+    assert found.factors["command"] == ("cannot be built (RuntimeError: boom)",)
+    assert (found.factors["synthetic"], found.hyperparameters["synthetic"]) == (("a",), ())
+    assert "learning_rate" in found.hyperparameters["finetuning"]

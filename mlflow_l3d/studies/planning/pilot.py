@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -21,12 +21,14 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.investigation.evaluate import check_metric, planned_by
 from mlflow_l3d.studies.investigation.request import InvestigationRequest
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.children import runs_named
 from mlflow_l3d.tracking.connection import Client, Run
 from mlflow_l3d.tracking.earlier import investigations, own_parameter, parents_of, similar_cells
 from mlflow_l3d.tracking.earlier.reader import Recorded, read_investigation
 
 MOST_PARENTS: Final = 5
 """How many earlier investigations are scored at most."""
+_SCALED: Final = ", scaled to as many test examples"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ def past_pilot(request: InvestigationRequest, client: Client, durations: Iterabl
     of = "finished cells with the same settings"
     if not values:
         values = _similar_seconds(request, client, similar)
-        scaled = ", scaled to as many test examples" if request.setup.approach.only_evaluates else ""
+        scaled = _SCALED if request.setup.approach.only_evaluates else ""
         of = f"cells of the same task, approach and model{scaled}; other settings differ"
     found: dict[str, FactorPilot] = {}
     equal = ""
@@ -126,14 +128,33 @@ def past_pilot(request: InvestigationRequest, client: Client, durations: Iterabl
 
 
 def _similar_seconds(request: InvestigationRequest, client: Client, cells: list[Run]) -> list[float]:
-    """Return the seconds of cells with other settings; if nothing is trained, for as many test examples as planned."""
-    seconds = [(run.data.tags.get(names.PARENT_RUN_ID), run.data.metrics.get("duration_seconds")) for run in cells]
-    scale = dict.fromkeys((parent for parent, _ in seconds), 1.0)
-    if request.setup.approach.only_evaluates:
-        planned = len(request.setup.task.first_split.test)
-        sizes = {run.info.run_id: own_parameter(run, "test_size") for run in parents_of(client, cells)}
-        scale = {parent: planned / int(size) for parent, size in sizes.items() if size}
-    return [each * scale[parent] for parent, each in seconds if each is not None and parent in scale]
+    """Return the seconds of cells with other settings; if nothing is trained, for as many test examples as planned.
+
+    Then cells count only if their study records how many they test; ``seeds`` with ``test_size=auto`` does not.
+    """
+    timed = [(str(run.data.tags.get(names.PARENT_RUN_ID)), run.data.metrics.get("duration_seconds")) for run in cells]
+    seconds = [(parent, each) for parent, each in timed if each is not None and math.isfinite(each)]
+    if not request.setup.approach.only_evaluates:
+        return [each for _, each in seconds]
+    parents = runs_named(client, list(dict.fromkeys(parent for parent, _ in seconds)))
+    sizes = {str(run.info.run_id): size for run in parents if (size := _test_examples(run))}
+    known = [(each, sizes[parent]) for parent, each in seconds if parent in sizes]
+    return _as_planned(request, [each for each, _ in known], [size for _, size in known])
+
+
+def _as_planned(request: InvestigationRequest, seconds: list[float], sizes: Sequence[int]) -> list[float]:
+    """Return the seconds of cells with so many test examples; if nothing is trained, for as many as planned."""
+    if not (request.setup.approach.only_evaluates and any(sizes)):
+        return seconds
+    # By the mean size, so that small cells, which take most of their time to begin, do not count the most.
+    scale = len(request.setup.task.first_split.test) / float(np.mean(sizes))
+    return [each * scale for each in seconds]
+
+
+def _test_examples(parent: Run) -> int:
+    """Return how many examples a cell of a study predicts, those of the reference set included; 0 if not known."""
+    sizes = own_parameter(parent, "test_size") or "", own_parameter(parent, "reference_size") or "0"
+    return sum(map(int, sizes)) if all(map(str.isdigit, sizes)) else 0
 
 
 def named_pilot(request: InvestigationRequest, client: Client, run_id: str, given: str) -> Pilot:
@@ -162,7 +183,9 @@ def named_pilot(request: InvestigationRequest, client: Client, run_id: str, give
         raise ParameterError("pilot", given, error.allowed, fix) from error
     durations = [float(value) for value in recorded.cells.get("duration_seconds", pd.Series(dtype=float)).dropna()]
     factors = _variances(request, recorded)
-    differ = "" if _same(request, recorded) else "; its settings differ"
+    durations = _as_planned(request, durations, [_test_examples(recorded.parent)])
+    scaled = _SCALED if request.setup.approach.only_evaluates else ""
+    differ = "" if _same(request, recorded) else f"{scaled}; its settings differ"
     return _pilot(request, durations, f"cells of run {run_id}{differ}", factors, _all_equal(request, recorded))
 
 

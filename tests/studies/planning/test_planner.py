@@ -220,14 +220,24 @@ def test_similar_runs_are_said_to_be_similar(done: tuple[Place, Investigation]) 
     assert none.factors["total_index"].isna().all()
 
 
-def test_seconds_of_a_prompt_cell_grow_with_its_test_examples(monkeypatch: pytest.MonkeyPatch) -> None:
-    cell = Mock(data=Mock(tags={names.PARENT_RUN_ID: "prompts"}, metrics={"duration_seconds": 2.0}))
-    parent = Mock(info=Mock(run_id="prompts"), data=Mock(params={"test_size": "auto", "resolved.test_size": "8"}))
-    monkeypatch.setattr(pilot_module, "parents_of", lambda *_: [parent])
+def test_seconds_of_prompt_cells_are_those_of_as_many_test_examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    studies = {
+        "small": {"test_size": "auto", "resolved.test_size": "8"},
+        "large": {"test_size": "'72'", "reference_size": "120"},
+        "seeds": {"test_size": "auto"},  # records no number
+        "own data": {"reference_size": "120"},
+    }
+    parents = [Mock(info=Mock(run_id=name), data=Mock(params=params)) for name, params in studies.items()]
+    monkeypatch.setattr(pilot_module, "runs_named", lambda *_: parents)
+    cells = [
+        Mock(data=Mock(tags={names.PARENT_RUN_ID: name}, metrics={"duration_seconds": seconds}))
+        for name, seconds in (("small", 2.0), ("large", 6.0), ("seeds", 50.0), ("own data", 60.0), ("small", math.nan))
+    ]
     request = Mock(setup=Mock(task=Mock(first_split=Mock(test=range(400)))))
-    assert pilot_module._similar_seconds(request, Mock(), [cell]) == [100.0]
+    assert pilot_module._similar_seconds(request, Mock(), cells) == [8.0, 24.0]
+    assert pilot_module._similar_seconds(request, Mock(), cells[2:]) == []
     request.setup.approach.only_evaluates = False
-    assert pilot_module._similar_seconds(request, Mock(), [cell]) == [2.0]
+    assert pilot_module._similar_seconds(request, Mock(), cells) == [2.0, 6.0, 50.0, 60.0]
 
 
 @pytest.mark.slow
