@@ -154,14 +154,14 @@ def fixed(factor: str, golden_std: Range, main_share: Range) -> Prediction:
     """
     factors = np.sqrt(1 - np.clip(main_share, 0.0, 1.0)).tolist()
     std = Range(golden_std.value * factors[0], golden_std.low * factors[2], golden_std.high * factors[1])
-    known = "hides luck and cures none: whoever draws another configuration gets another score"
+    no_cure = "hides luck and cures none: whoever draws another configuration gets another score"
     is_known = math.isfinite(std.value)
     return Prediction(
         remedy=Remedy("fix", (factor,)),
         basis="exact" if is_known else "unknown",
         std=std,
         std_before=golden_std.value,
-        reason=known if is_known else "its share of the variance is not known",
+        reason=no_cure if is_known else "its share of the variance is not known",
     )
 
 

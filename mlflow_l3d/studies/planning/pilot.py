@@ -138,8 +138,8 @@ def _similar_seconds(request: InvestigationRequest, client: Client, cells: list[
         return [each for _, each in seconds]
     parents = runs_named(client, list(dict.fromkeys(parent for parent, _ in seconds)))
     sizes = {str(run.info.run_id): size for run in parents if (size := _test_examples(run))}
-    known = [(each, sizes[parent]) for parent, each in seconds if parent in sizes]
-    return _as_planned(request, [each for each, _ in known], [size for _, size in known])
+    counted = [(each, sizes[parent]) for parent, each in seconds if parent in sizes]
+    return _as_planned(request, [each for each, _ in counted], [size for _, size in counted])
 
 
 def _as_planned(request: InvestigationRequest, seconds: list[float], sizes: Sequence[int]) -> list[float]:
