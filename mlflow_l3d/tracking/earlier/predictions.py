@@ -85,6 +85,8 @@ def with_whole_averages(
     if is_later or not classes or (document.get("hyperparameters") or {}).get("classes", "all") != "all":
         return cells
     averages = {each.name: each.of_classes for each in METRICS if each.of_classes and each.name in cells}
+    if not averages:
+        return cells
     if answers is None:
         fix = "Not every cell has predictions: if there are such classes, give the command of the study again."
         text = "Run %s: version 0.1.0 left classes without a test example out of %s. %s"

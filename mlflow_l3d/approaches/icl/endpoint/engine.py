@@ -124,7 +124,7 @@ class Connection:
         return self.outcome(self.begin(work))
 
     def outcome(self, work: Future[T]) -> T:
-        """Return what a coroutine gives; meanwhile say if the server asked to wait: that is no worker that hangs."""
+        """Return what a coroutine gives; meanwhile say that the server asked to wait: this worker does not hang."""
         state = ""
         while wait([work], timeout=_LOOK_SECONDS).not_done:
             if (left := self._client.wait_until - time.monotonic()) > 0:
